@@ -1,0 +1,32 @@
+# Few verbs. Everything lives in .venv; repeated calls reuse what is installed.
+VENV := .venv
+PY := $(VENV)/bin/python
+
+.PHONY: demo test lint generate bench clean
+
+demo: $(VENV)/.core ## the founding case: refuted, then proved with the remedy
+	@tools/demo.sh
+
+test: $(VENV)/.engine ## everything, the real engine included
+	$(PY) -m pytest
+
+lint: $(VENV)/.engine
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+generate: $(VENV)/.core ## rewrite what is generated and committed
+	$(PY) -m checker.compile
+
+bench: $(VENV)/.engine
+	$(PY) bench/run.py
+
+$(VENV)/.core: pyproject.toml tools/setup.sh
+	tools/setup.sh core
+
+$(VENV)/.engine: pyproject.toml tools/setup.sh $(VENV)/.core
+	tools/setup.sh engine
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

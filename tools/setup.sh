@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Sets up .venv for one tier: `core` is what the proof needs, `engine` adds SGLang's lean CPU set and the tools.
+# Only what is missing is installed, so that a repeated call is cheap.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+tier=${1:?"usage: tools/setup.sh core|engine"}
+venv=.venv
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
+
+fetch_debian() { # packages
+  [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || { echo "setup: please install: $*" >&2; exit 2; }
+  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+if [ ! -x "$venv/bin/python" ]; then
+  python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "setup: Python 3.11 or newer is needed" >&2; exit 2; }
+  python3 -c 'import ensurepip, venv' 2>/dev/null || fetch_debian python3-venv
+  python3 -m venv "$venv"
+fi
+pip() { "$venv/bin/python" -m pip "$@"; }
+
+case $tier in
+core)
+  pip install -q -e .
+  touch "$venv/.core"
+  ;;
+engine)
+  # The file storage of HiCache compiles a hash with these on first use.
+  need=()
+  command -v g++ >/dev/null || need+=(g++)
+  command -v ninja >/dev/null || need+=(ninja-build)
+  [ -e /usr/include/openssl/sha.h ] || need+=(libssl-dev)
+  python3 - <<'P' || need+=(python3-dev)
+import os, sys, sysconfig
+sys.exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")))
+P
+  # The explicit-state peer of bench/.
+  command -v spin >/dev/null || need+=(spin)
+  command -v gcc >/dev/null || need+=(gcc libc6-dev)
+  [ ${#need[@]} = 0 ] || fetch_debian "${need[@]}"
+  # 2.13.0 is the newest with a CPU build here; elsewhere its CUDA build, or SGLang's own pin, serves as well.
+  pip show -q torch 2>/dev/null || pip install -q torch==2.13.0 || pip install -q torch==2.14.1
+  pip install -q -e ".[engine,certify]"
+  pip install -q --no-deps sglang==0.5.23
+  # The pip of Debian 12 does not know --group.
+  "$venv/bin/python" tools/groups.py | xargs "$venv/bin/python" -m pip install -q
+  touch "$venv/.engine"
+  ;;
+*) echo "setup: unknown tier '$tier'; it is core or engine" >&2; exit 2 ;;
+esac
