@@ -1,0 +1,275 @@
+"""The engine-neutral monitor: runs the compiled predicates over observations and keeps the episodes.
+
+It is called from the scheduler's thread only, does no I/O of its own and allocates nothing that grows with the run.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine_hooks.compiled import CompiledProfile, Predicate, StuckKey
+from engine_hooks.errors import LostSightError, ProtocolViolationError
+from engine_hooks.monitor_board import Board, Violation
+from engine_hooks.monitor_text import HOOKS, NEEDS, blocker_names, describe, describe_ledgers
+from engine_hooks.observation import NOWHERE, VARIABLES, Observation, Rank
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+logger = logging.getLogger("quiesce")
+
+_TIMED_ONE_IN = 64
+
+
+@dataclass(frozen=True)
+class MonitorOptions:
+    """What one monitor watches."""
+
+    rank: Rank = NOWHERE
+    loop: str = "normal"
+    remedies: tuple[str, ...] = ()
+    """The active remedies, sorted: a stuck region holds for exactly these."""
+    enforce: bool = False
+    """Raise ProtocolViolationError and LostSightError; for CI."""
+
+
+class Monitor:
+    """Watches one scheduler rank."""
+
+    def __init__(
+        self,
+        profile: CompiledProfile,
+        board: Board,
+        options: MonitorOptions,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.profile = profile
+        self.board = board
+        self.options = options
+        self._clock = clock
+        self.mode: str | None = None
+        self.flush_wanted = False
+        self.epoch = 0
+        self._since: float | None = None
+        self._stale = False
+        self._checks = 0
+        self._episodes: set[str] = set()
+        self._lost: set[str] = set()
+        self._stuck: Mapping[str, Predicate] = {}
+        self._stuck_ledgers: Mapping[str, tuple[str, ...]] = {}
+        self._seen: Observation | None = None
+        self.watched = frozenset(NEEDS)
+        self._blockers = blocker_names(profile)
+        for hook in HOOKS:
+            board.show("hook_applied", hook, value=1)
+        missing = set(profile.variables) - set(VARIABLES)
+        if missing:
+            self.lost("state", f"the profile reads {', '.join(sorted(missing))}, which no probe provides")
+
+    # What the monitor can see.
+
+    def lost(self, hook: str, reason: str) -> None:
+        """A hook no longer works: say so once, and check no property that depends on it."""
+        if hook in self._lost:
+            return
+        self._lost.add(hook)
+        gone = sorted(p for p in self.watched if hook in NEEDS[p])
+        self.watched = self.watched.difference(gone)
+        self.board.show("hook_applied", hook, value=0, urgent=True)
+        for property_id in gone:
+            self._end(property_id)
+        if "paused-flush-succeeds" in gone:
+            self._show_stuck(())
+            self._show_blockers(None)
+        message = f"hook {hook} is lost ({reason}); no longer checked: {', '.join(gone) or 'nothing'}"
+        logger.warning("quiesce: %s", message)
+        if self.options.enforce:
+            raise LostSightError(message)
+
+    # Protocol events.
+
+    def paused(self, mode: str, storage: str) -> None:
+        """The scheduler's pause flag is set; `storage` is the kind of its storage tier, `none` without one."""
+        if self._since is None:
+            self._since = self._clock()
+            self.flush_wanted = False
+        # A retract empties the running work: a later in_place finds nothing to keep.
+        if self.mode != "retract":
+            self.mode = mode
+        key = StuckKey(self.options.loop, self.mode, storage, self.options.remedies)
+        self._stuck_ledgers = self.profile.stuck_ledgers.get(key, {})
+        self._stuck = self.profile.stuck.get(key, {})
+        if self.mode == "retract" and key not in self.profile.stuck:
+            self.lost("stuck_region", f"none is compiled for {key}")
+        self.board.show("paused", "scheduler", value=1, urgent=True)
+        self.board.show("pause_start_timestamp_seconds", "scheduler", value=self._since, urgent=True)
+
+    def continued(self) -> None:
+        """The engine resumes: every episode ends, nothing is wanted any more."""
+        self.mode = None
+        self._since = None
+        self.flush_wanted = False
+        for property_id in tuple(self._episodes):
+            self._end(property_id)
+        self._show_stuck(())
+        self._show_blockers(None)
+        self.board.show("paused", "scheduler", value=0, urgent=True)
+        self.board.show("pause_start_timestamp_seconds", "scheduler", value=0, urgent=True)
+
+    def flush_decided(self, kind: str, result: str) -> None:
+        """A flush was granted, refused or timed out; kind: immediate, deferred, update, release."""
+        self.board.count("flushes_total", kind, result)
+        if result == "granted":
+            self.flush_wanted = False
+            self._stale = False
+            for property_id in ("paused-flush-succeeds", "update-flushes", "no-stale-kv", "deferred-flush-agrees"):
+                self._end(property_id)
+            self._show_stuck(())
+            self._show_blockers(None)
+        elif self._since is not None:
+            self.flush_wanted = True
+
+    def gate_answered(self, gate: str, seen: Observation, *, open_: bool) -> None:
+        """The engine decided a gate (`flush`, `deferred_flush`) in the state `seen`, read just before."""
+        if "flush-only-when-quiescent" not in self.watched:
+            return
+        self._stamp(seen)
+        expected = self.profile.gates[gate](seen) and not seen.unmodelled
+        if gate == "flush":
+            self.board.checked("flush-only-when-quiescent")
+            if open_ and not expected:
+                self._violated("flush-only-when-quiescent", "a flush was granted with its gate closed", seen)
+                return
+        if open_ != expected:
+            says = "open" if open_ else "closed"
+            self.lost("gate", f"the engine says gate {gate} is {says}, profile {self.profile.profile} says otherwise")
+
+    def weights_loaded(self) -> None:
+        """Weights were written, wholly or in part: a new epoch."""
+        self.epoch += 1
+        self.board.show("weight_epoch", value=self.epoch, urgent=True)
+
+    def update_answered(self, kind: str, result: str) -> None:
+        """A weight update was answered: ok, failed, or unflushed (loaded, but its flush was refused)."""
+        self.board.count("updates_total", kind, result)
+        if result == "unflushed":
+            self._stale = True
+        if self.mode != "retract" or "update-flushes" not in self.watched:
+            return
+        self.board.checked("update-flushes")
+        if result == "unflushed":
+            self._violated("update-flushes", f"an update ({kind}) with flush_cache was answered unflushed", self._seen)
+
+    def forward(self) -> None:
+        """A batch is about to be launched."""
+        if "no-forward-while-paused" in self.watched:
+            self.board.checked("no-forward-while-paused")
+            if self._since is not None:
+                self._violated("no-forward-while-paused", "a batch is launched", self._seen)
+        if "no-stale-kv" in self.watched:
+            self.board.checked("no-stale-kv")
+            if self._stale:
+                what = "a batch is launched after an update whose flush was refused, and none was granted since"
+                self._violated("no-stale-kv", what, self._seen)
+
+    # Passes.
+
+    def observe(self, seen: Observation, before: Observation | None = None) -> None:
+        """The end of a pass. `before` is the state in which a paused pass began, where one was read."""
+        self._stamp(seen)
+        self._seen = seen
+        self._checks += 1
+        started = time.perf_counter() if self._checks % _TIMED_ONE_IN == 0 else None
+        if "state" not in self._lost:
+            self._check_invariants(seen)
+            if before is not None:
+                self._stamp(before)
+                self._check_steps(before, seen)
+            if seen.paused:
+                self._check_paused(seen)
+            if self.board.due():
+                self._show_ledgers(seen)
+        if started is not None:
+            self.board.observe("check_duration_seconds", time.perf_counter() - started)
+        self.board.tick()
+
+    def _stamp(self, seen: Observation) -> None:
+        seen.mode = self.mode
+        seen.flush_wanted = self.flush_wanted
+
+    def _check_invariants(self, seen: Observation) -> None:
+        for property_id, predicate in self.profile.always.items():
+            if property_id in self.watched:
+                self._judge(property_id, "the state is one that the protocol excludes", seen, holds=predicate(seen))
+
+    def _check_steps(self, before: Observation, seen: Observation) -> None:
+        for property_id, predicate in self.profile.steps.items():
+            if property_id in self.watched:
+                holds = predicate(before, seen)
+                self._judge(property_id, "the paused pass did what it must not", seen, holds=holds)
+
+    def _check_paused(self, seen: Observation) -> None:
+        gate = "deferred_flush" if seen.deferred_pending and not seen.flush_wanted else "flush"
+        if "idle-is-true" in self.watched and seen.recorded_idle is not None:
+            # The record asks the engine's plain gate, which waits for queued requests too.
+            idle = self.profile.gates["deferred_flush"](seen) and not seen.unmodelled
+            what = f"the pass recorded {'idle' if seen.recorded_idle else 'active'}, the ledgers say otherwise"
+            self._judge("idle-is-true", what, seen, holds=seen.recorded_idle == idle)
+        if "paused-flush-succeeds" not in self.watched:
+            return
+        self._show_blockers(seen if seen.flush_wanted or seen.deferred_pending else None, gate)
+        self.board.checked("paused-flush-succeeds")
+        stuck = tuple(p for p, region in self._stuck.items() if p in self.watched and region(seen))
+        self._show_stuck(stuck)
+        for property_id in stuck:
+            self._violated(property_id, "the flush that is wanted can never be granted in this pause", seen)
+        if not stuck and self.profile.gates["flush"](seen) and not seen.unmodelled:
+            self._end("paused-flush-succeeds")
+
+    # Episodes and what is shown.
+
+    def _judge(self, property_id: str, what: str, seen: Observation, *, holds: bool) -> None:
+        self.board.checked(property_id)
+        if holds:
+            self._end(property_id)
+        else:
+            self._violated(property_id, what, seen)
+
+    def _violated(self, property_id: str, what: str, seen: Observation | None) -> None:
+        if property_id in self._episodes:
+            return
+        self._episodes.add(property_id)
+        ledgers = ""
+        now = self._clock()
+        if seen is not None:
+            names = self._stuck_ledgers.get(property_id) or tuple(self.profile.ledgers)
+            ledgers = describe_ledgers(self.profile, seen, names, now)
+        message = describe(property_id, what, seen, ledgers, self._since)
+        number = seen.sequence if seen is not None else 0
+        self.board.report(Violation(property_id, str(self.options.rank), number, now, message))
+        logger.error("quiesce: %s", message)
+        if self.options.enforce:
+            raise ProtocolViolationError(message)
+
+    def _end(self, property_id: str) -> None:
+        self._episodes.discard(property_id)
+
+    def _show_stuck(self, stuck: tuple[str, ...]) -> None:
+        for property_id in self._stuck:
+            self.board.show("stuck", property_id, value=int(property_id in stuck), urgent=True)
+
+    def _show_blockers(self, seen: Observation | None, gate: str = "flush") -> None:
+        relevant = self.profile.blockers[gate]
+        for name in self._blockers:
+            value = seen is not None and name in relevant and relevant[name](seen)
+            self.board.show("flush_blocked", name, value=int(value), urgent=True)
+
+    def _show_ledgers(self, seen: Observation) -> None:
+        for name, ledger in self.profile.ledgers.items():
+            for stage, attributes in ledger.stages.items():
+                number = sum(getattr(seen, attribute) for attribute in attributes)
+                self.board.show("ledger_entries", name, stage, value=number)
+            self.board.show("ledger_oldest_timestamp_seconds", name, value=seen.oldest.get(name, 0))

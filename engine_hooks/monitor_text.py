@@ -1,0 +1,81 @@
+"""What the monitor says to a person: which checks need which hooks, and the line that a violation is logged with."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from engine_hooks.compiled import CompiledProfile
+    from engine_hooks.observation import Observation
+
+HOOKS = (
+    "profile", "pass", "paused_pass", "forward", "pause", "resume", "flush", "deferred_flush", "update", "idle",
+    "state", "lookups", "gate", "stuck_region",
+)  # fmt: skip
+"""`profile`: the engine's version has one. `state`: the observation's variables. `gate`: the compiled gate agrees with
+the engine's own. `stuck_region`: one was compiled for this configuration. The others are places in the engine's
+code."""
+
+NEEDS: Mapping[str, frozenset[str]] = {
+    "paused-flush-succeeds": frozenset(
+        ("profile", "state", "gate", "stuck_region", "paused_pass", "pause", "resume", "flush")
+    ),
+    "update-flushes": frozenset(("profile", "update", "flush", "pause", "resume")),
+    "deferred-flush-agrees": frozenset(("profile", "state", "gate", "pass", "deferred_flush")),
+    "no-new-lookup-while-paused": frozenset(("profile", "state", "lookups", "paused_pass", "pause", "resume")),
+    "no-forward-while-paused": frozenset(("profile", "forward", "pause", "resume")),
+    "idle-is-true": frozenset(("profile", "state", "gate", "idle", "paused_pass")),
+    "flush-only-when-quiescent": frozenset(("profile", "state", "gate", "flush")),
+    "no-stale-kv": frozenset(("profile", "forward", "update", "flush")),
+}
+"""The properties watched, each with the hooks without which it is not checked."""
+
+_ADVICE: Mapping[str, str] = {
+    "paused-flush-succeeds": "no retry can succeed while paused: call continue_generation and then flush, before any "
+    "new request; or start with QUIESCE_REMEDIES=reap-while-paused",
+    "update-flushes": "the new weights are loaded but the old cache is not dropped: call flush_cache until it "
+    "succeeds, before continue_generation",
+    "deferred-flush-agrees": "send the flush again without a time-out",
+    "no-new-lookup-while-paused": "the storage is queried for requests that cannot run: look for a hook or patch that "
+    "reaps with storage retries while paused",
+    "no-forward-while-paused": "this loop does not honour the pause: do not change weights under it",
+    "idle-is-true": "do not trust the engine's idle record (its metrics, its load balancing) during this pause",
+    "flush-only-when-quiescent": "caches were reset under work in flight: restart the engine",
+    "no-stale-kv": "outputs may mix old and new weights: pause, flush until it succeeds, and discard what was "
+    "generated since the update",
+}
+
+
+def blocker_names(profile: CompiledProfile) -> tuple[str, ...]:
+    """Every ledger and engine term that can hold back some gate, in the order of the profile."""
+    return tuple(dict.fromkeys(name for blockers in profile.blockers.values() for name in blockers))
+
+
+def describe_ledgers(profile: CompiledProfile, seen: Observation, names: tuple[str, ...], now: float) -> str:
+    """Each non-empty ledger of `names` with its stages, the age of its oldest entry (s) and its reaper."""
+    parts = []
+    for name in names:
+        ledger = profile.ledgers.get(name)
+        if ledger is None:
+            continue
+        stages = {stage: sum(getattr(seen, a) for a in attributes) for stage, attributes in ledger.stages.items()}
+        if not any(stages.values()):
+            continue
+        counts = ", ".join(f"{number} {stage}" for stage, number in stages.items() if number)
+        age = f", the oldest seen {now - seen.oldest[name]:.2f} s ago" if name in seen.oldest else ""
+        parts.append(f"{name} ({counts}{age}; {ledger.reaper} would have to run)")
+    return "; ".join(parts)
+
+
+def describe(property_id: str, what: str, seen: Observation | None, ledgers: str, since: float | None) -> str:
+    """The one line that an episode is logged with; `since` is the start of the pause (wall-clock s), if paused."""
+    where = ""
+    if seen is not None:
+        where = f" on {seen.rank}, pass {seen.sequence} of loop {seen.loop}"
+    paused = f", paused for {time.time() - since:.2f} s" if since is not None else ""
+    mode = f" ({seen.mode})" if seen is not None and seen.mode else ""
+    held = f"; in flight: {ledgers}" if ledgers else ""
+    return f"{property_id} does not hold{where}{paused}{mode}: {what}{held}; now: {_ADVICE[property_id]}"

@@ -1,0 +1,59 @@
+"""What the environment asks of the hooks: `QUIESCE`, `QUIESCE_REMEDIES`, `QUIESCE_STATUS_DIR`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine_hooks.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+
+class Mode(Enum):
+    """How much the hooks do."""
+
+    OFF = "off"
+    OBSERVE = "observe"
+    """Watch and report; never raise into the engine."""
+    ENFORCE = "enforce"
+    """For CI: a violation, or a probe that lost sight, raises."""
+
+
+ALL_REMEDIES = "all"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of one process."""
+
+    mode: Mode = Mode.OBSERVE
+    remedies: tuple[str, ...] = ()
+    """As written: names, or the one word `all`; `chosen_remedies` checks them against a profile."""
+    status_dir: Path | None = None
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str]) -> Settings:
+        """Read the settings; raises SettingsError for a value of QUIESCE that is none of the modes."""
+        text = environ.get("QUIESCE", "").strip().lower() or Mode.OBSERVE.value
+        try:
+            mode = Mode(text)
+        except ValueError:
+            valid = ", ".join(m.value for m in Mode)
+            raise SettingsError(f"QUIESCE={environ['QUIESCE']!r} is not a mode; valid: {valid}") from None
+        names = tuple(name.strip() for name in environ.get("QUIESCE_REMEDIES", "").split(",") if name.strip())
+        directory = environ.get("QUIESCE_STATUS_DIR", "").strip()
+        return cls(mode=mode, remedies=names, status_dir=Path(directory) if directory else None)
+
+    def chosen_remedies(self, known: Collection[str]) -> tuple[str, ...]:
+        """The remedies to activate, sorted; raises SettingsError for a name that the profile does not have."""
+        if ALL_REMEDIES in self.remedies:
+            return tuple(sorted(known))
+        unknown = [name for name in self.remedies if name not in known]
+        if unknown:
+            valid = ", ".join([ALL_REMEDIES, *sorted(known)])
+            raise SettingsError(f"QUIESCE_REMEDIES names {', '.join(map(repr, unknown))}, unknown; valid: {valid}")
+        return tuple(sorted(set(self.remedies)))

@@ -1,0 +1,178 @@
+"""The entry point that SGLang calls in each process it starts, and what a scheduler's start sets up."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import sys
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from engine_hooks.compiled import CompiledProfile, compiled_profile
+from engine_hooks.errors import LostSightError, SettingsError
+from engine_hooks.metrics import PrometheusSink, Vocabulary
+from engine_hooks.monitor import Monitor, MonitorOptions
+from engine_hooks.monitor_board import Board, Sink
+from engine_hooks.monitor_text import HOOKS, NEEDS, blocker_names
+from engine_hooks.observation import Rank
+from engine_hooks.settings import Mode, Settings
+from engine_hooks.sglang.probes import Probes
+from engine_hooks.sglang.probes_session import Session, Sources
+from engine_hooks.sglang.probes_state import StateReader, lookups_issued, loop_name, storage_kind
+from engine_hooks.sglang.probes_targets import START, TARGETS, missing_targets
+from engine_hooks.sglang.remedies import Remedy, all_ranks_agree, bind_remedies
+from engine_hooks.status import StatusFile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+logger = logging.getLogger("quiesce")
+
+# Objects of the engine; its modules are imported only in a scheduler's process.
+Engine = Any
+
+_SCHEDULER_MODULE = "sglang.srt.managers.scheduler"
+
+
+def register() -> None:
+    """Called by SGLang in each of its processes, before it builds anything; hooks only where a scheduler will run."""
+    if _SCHEDULER_MODULE not in sys.modules or multiprocessing.parent_process() is None:
+        return
+    register_hooks(os.environ)
+
+
+def register_hooks(environ: Mapping[str, str]) -> None:
+    """Register the hooks of this process; SGLang applies them. With QUIESCE=off or a bad setting: none."""
+    from sglang import __version__  # noqa: PLC0415 - imported only where an engine runs
+    from sglang.srt.plugins.hook_registry import HookRegistry, HookType  # noqa: PLC0415 - imported only where an engine runs
+
+    try:
+        settings = Settings.from_environment(environ)
+        profile = compiled_profile("sglang", __version__)
+        chosen = settings.chosen_remedies(profile.remedies if profile is not None else ())
+    except SettingsError as error:
+        logger.error("quiesce: %s; nothing is activated", error)  # noqa: TRY400 - one line says it all
+        return
+    if settings.mode is Mode.OFF:
+        return
+    starter = _Starter(settings, profile, chosen, __version__, missing_targets() if profile is not None else {})
+    probes = Probes(starter.start)
+    targets = [START, *(t for t in TARGETS if t.path not in starter.missing)] if profile is not None else [START]
+    for target in targets:
+        HookRegistry.register(target.path, getattr(probes, target.method), HookType[target.kind])
+
+
+@dataclass(frozen=True)
+class _Starter:
+    """What a scheduler's start needs to know."""
+
+    settings: Settings
+    profile: CompiledProfile | None
+    chosen: tuple[str, ...]
+    engine_version: str
+    missing: Mapping[str, str]
+
+    def start(self, scheduler: Engine) -> Session | None:
+        """Build the monitor and the session for a scheduler that has just been constructed.
+
+        Returns None where nothing can be watched; raises LostSightError then in `enforce`.
+        """
+        from sglang.srt.runtime_context import get_memory, get_parallel  # noqa: PLC0415 - imported only where an engine runs
+
+        parallel = get_parallel()
+        rank = Rank(parallel.tp_rank, parallel.pp_rank, parallel.dp_rank or 0)
+        board = Board(self._sinks(rank))
+        if self.profile is None:
+            self._unknown_version(board)
+            return None
+        remedies = self._remedies(scheduler, board, parallel)
+        loop = loop_name(scheduler, parallel.pp_size)
+        enforce = self.settings.mode is Mode.ENFORCE
+        monitor = Monitor(self.profile, board, MonitorOptions(rank, loop, tuple(remedies), enforce))
+        for hook, reason in self._not_applied().items():
+            monitor.lost(hook, reason)
+        memory = get_memory()
+        policy, host_mode = memory.hicache_write_policy, memory.hicache_host_memory_mode
+        sources = Sources(
+            StateReader(scheduler, rank, loop, pp_size=parallel.pp_size, buffer_only=host_mode == "buffer_only"),
+            lookups=lookups_issued(scheduler),
+            storage=lambda: storage_kind(scheduler, policy, host_mode),
+            remedies=tuple(remedies.values()),
+        )
+        session = Session(scheduler, monitor, sources)
+        board.tick(force=True)
+        logger.info("quiesce: watching %s, loop %s, remedies: %s", rank, loop, ", ".join(remedies) or "none")
+        return session
+
+    def _sinks(self, rank: Rank) -> list[Sink]:
+        info = (
+            self.profile.spec_digest if self.profile is not None else "none", version("quiesce"), "sglang",
+            self.engine_version,
+        )  # fmt: skip
+        sinks: list[Sink] = []
+        if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+            sinks.append(PrometheusSink(self._vocabulary(info), rank))
+        if self.settings.status_dir is not None:
+            name = f"scheduler-{str(rank).replace(' ', '-')}-{os.getpid()}"
+            identity = {"process": "scheduler", "rank": rank._asdict(), "mode": self.settings.mode.value}
+            keys = ("spec_digest", "version", "engine", "engine_version")
+            try:
+                sinks.append(StatusFile(self.settings.status_dir, name, identity | dict(zip(keys, info, strict=True))))
+            except OSError as error:
+                logger.warning("quiesce: no status file: %s", error)
+        return sinks
+
+    def _vocabulary(self, info: tuple[str, ...]) -> Vocabulary:
+        profile = self.profile
+        if profile is None:
+            return Vocabulary(properties=tuple(NEEDS), hooks=HOOKS, info=info)
+        return Vocabulary(
+            properties=tuple(NEEDS),
+            ledgers=tuple(profile.ledgers),
+            blockers=blocker_names(profile),
+            hooks=HOOKS,
+            remedies=tuple(profile.remedies),
+            info=info,
+        )
+
+    def _unknown_version(self, board: Board) -> None:
+        for hook in HOOKS:
+            board.show("hook_applied", hook, value=0)
+        board.tick(force=True)
+        message = f"no profile of sglang {self.engine_version}: nothing is watched and no remedy is active"
+        logger.warning("quiesce: %s", message)
+        if self.settings.mode is Mode.ENFORCE:
+            raise LostSightError(message)
+
+    def _not_applied(self) -> dict[str, str]:
+        """Hook to reason, for each that SGLang did not apply; it only logs such failures itself."""
+        from sglang.srt.plugins.hook_registry import HookRegistry  # noqa: PLC0415 - imported only where an engine runs
+
+        applied = HookRegistry._patched  # noqa: SLF001 - the engine has no public name for it
+        return {
+            target.hook: f"{target.path}: {self.missing.get(target.path, 'not applied by the engine')}"
+            for target in TARGETS
+            if target.path not in applied
+        }
+
+    def _remedies(self, scheduler: Engine, board: Board, parallel: Engine) -> dict[str, Remedy]:
+        """The remedies that are active on this rank: chosen, bound, hooked, and the same on all ranks."""
+        profile = self.profile
+        bound = bind_remedies(self.chosen, scheduler)
+        if "paused_pass" in self._not_applied():
+            bound = {}
+        world = parallel.tp_size * parallel.pp_size
+        if world > 1:
+            from torch.distributed import distributed_c10d as c10d  # noqa: PLC0415 - imported only where an engine runs
+
+            digest = profile.spec_digest if profile is not None else ""
+            card = {"version": version("quiesce"), "spec_digest": digest, "remedies": sorted(bound)}
+            store = c10d._get_default_store()  # noqa: SLF001 - the engine has no public name for it
+            if not all_ranks_agree(store, c10d.get_rank(), c10d.get_world_size(), card):
+                logger.error("quiesce: the ranks differ in version, spec or remedies; remedies are off: %s", card)
+                bound = {}
+        for name in profile.remedies if profile is not None else ():
+            board.show("remedy_active", name, value=int(name in bound))
+        return dict(sorted(bound.items()))

@@ -1,0 +1,165 @@
+"""The functions that SGLang's HookRegistry calls: thin, and each gives the engine's own call back unchanged.
+
+What the engine's function raises passes through untouched; what a probe raises does not reach the engine.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from engine_hooks.errors import QuiesceError
+
+if TYPE_CHECKING:
+    from engine_hooks.sglang.probes_session import Session
+
+logger = logging.getLogger("quiesce")
+
+# Objects of the engine; its modules are not imported here.
+Engine = Any
+Call = Callable[..., Any]
+
+
+class Probes:
+    """The hooks of one process. They do nothing until its scheduler has been built and `start` gave a session."""
+
+    def __init__(self, start: Callable[[Engine], Session | None]) -> None:
+        self._start = start
+        self._session: Session | None = None
+
+    def started(self, _result: None, scheduler: Engine, *_args: object, **_kwargs: object) -> None:
+        """AFTER `Scheduler.__init__`."""
+        try:
+            self._session = self._start(scheduler)
+        except QuiesceError:  # raised on purpose, in `enforce` only
+            raise
+        except Exception:
+            logger.exception("quiesce: cannot start; nothing is watched and no remedy is active")
+
+    def ingested(self, _result: object, _scheduler: Engine, *_args: object, **_kwargs: object) -> None:
+        """AFTER `Scheduler.ingest_requests`."""
+        session = self._session
+        if session is not None:
+            session.guarded("pass", session.ingested)
+
+    def paused_pass(self, original: Call, scheduler: Engine, *args: object, **kwargs: object) -> object:
+        """AROUND `Scheduler._record_scheduler_state_for_paused_engine`; the place of `reap-while-paused`."""
+        session = self._session
+        if session is None:
+            return original(scheduler, *args, **kwargs)
+        for remedy in session.remedies:
+            remedy.before_record()
+        session.idle = None
+        result = original(scheduler, *args, **kwargs)
+        session.guarded("paused_pass", session.paused_pass_ended)
+        return result
+
+    def forward(self, _scheduler: Engine, *_args: object, **_kwargs: object) -> None:
+        """BEFORE `Scheduler.run_batch`."""
+        session = self._session
+        if session is not None:
+            session.guarded("forward", session.monitor.forward)
+
+    def paused(self, _result: object, _scheduler: Engine, request: Engine, *_args: object, **_kwargs: object) -> None:
+        """AFTER `Scheduler.pause_generation`."""
+        session = self._session
+        if session is not None:
+            session.guarded("pause", lambda: session.paused(request.mode))
+
+    def continued(self, _result: object, _scheduler: Engine, *_args: object, **_kwargs: object) -> None:
+        """AFTER `Scheduler.continue_generation`."""
+        session = self._session
+        if session is not None:
+            session.guarded("resume", session.continued)
+
+    def idle_answered(
+        self,
+        result: bool,  # noqa: FBT001 - the engine's own signature
+        _scheduler: Engine,
+        for_health_check: bool = False,  # noqa: FBT001, FBT002 - the engine's own signature
+        ignore_waiting: bool = False,  # noqa: FBT001, FBT002 - the engine's own signature
+    ) -> None:
+        """AFTER `Scheduler.is_fully_idle`; keeps the plain gate's first answer."""
+        session = self._session
+        if session is not None and session.idle is None and not for_health_check and not ignore_waiting:
+            session.idle = result
+
+    def flush(self, original: Call, scheduler: Engine, *args: object, **kwargs: object) -> object:
+        """AROUND `Scheduler.flush_cache`."""
+        session = self._session
+        if session is None:
+            return original(scheduler, *args, **kwargs)
+        session.guarded("flush", session.flush_begins)
+        granted = original(scheduler, *args, **kwargs)
+        session.guarded("flush", session.flush_answered, granted)
+        return granted
+
+    def release(self, original: Call, manager: Engine, *args: object, **kwargs: object) -> object:
+        """AROUND `SchedulerWeightUpdaterManager.release_memory_occupation`."""
+        return self._flushing_as("release", original, manager, *args, **kwargs)
+
+    def flush_requested(self, original: Call, wrapper: Engine, request: Engine) -> object:
+        """AROUND `SchedulerFlushWrapper.handle`."""
+        session = self._session
+        if session is None or not getattr(request, "timeout_s", None):
+            return original(wrapper, request)
+        return self._deferred(session, original, wrapper, request)
+
+    def pending_flush_checked(self, original: Call, wrapper: Engine) -> object:
+        """AROUND `SchedulerFlushWrapper.check_pending`, which runs in each pass."""
+        session = self._session
+        if session is None or getattr(wrapper, "_pending", None) is None:
+            return original(wrapper)
+        return self._deferred(session, original, wrapper)
+
+    def update_from_disk(self, original: Call, manager: Engine, request: Engine) -> object:
+        """AROUND `SchedulerWeightUpdaterManager.update_weights_from_disk`."""
+        # A load from disk that fails is rolled back by the engine, so a failure alone makes no new epoch.
+        return self._update("disk", original, manager, request, could_load=False)
+
+    def update_from_distributed(self, original: Call, manager: Engine, request: Engine) -> object:
+        """AROUND `SchedulerWeightUpdaterManager.update_weights_from_distributed`."""
+        return self._update("distributed", original, manager, request, could_load=_session_open(manager))
+
+    def update_from_tensor(self, original: Call, manager: Engine, request: Engine) -> object:
+        """AROUND `SchedulerWeightUpdaterManager.update_weights_from_tensor`."""
+        return self._update("tensor", original, manager, request, could_load=_session_open(manager))
+
+    def update_from_ipc(self, original: Call, manager: Engine, request: Engine) -> object:
+        """AROUND `SchedulerWeightUpdaterManager.update_weights_from_ipc`."""
+        return self._update("ipc", original, manager, request, could_load=True)
+
+    def _update(self, kind: str, original: Call, manager: Engine, request: Engine, *, could_load: bool) -> object:
+        session = self._session
+        if session is None:
+            return original(manager, request)
+        session.update_refused = False
+        reply: Any = self._flushing_as("update", original, manager, request)
+        session.guarded("update", lambda: session.update_answered(kind, reply.success, could_load))
+        return reply
+
+    def _deferred(self, session: Session, original: Call, *args: object) -> object:
+        begun: list[int] = []
+        session.guarded("deferred_flush", lambda: begun.append(session.deferred_begins()))
+        result = self._flushing_as("deferred", original, *args)
+        if begun:
+            session.guarded("deferred_flush", session.deferred_ended, begun[0])
+        return result
+
+    def _flushing_as(self, kind: str, original: Call, *args: object, **kwargs: object) -> object:
+        """Call the engine with the kind that a flush inside this call is counted as."""
+        session = self._session
+        if session is None:
+            return original(*args, **kwargs)
+        outer = session.flush_kind
+        session.flush_kind = kind
+        try:
+            return original(*args, **kwargs)
+        finally:
+            session.flush_kind = outer
+
+
+def _session_open(manager: Engine) -> bool:
+    """Whether a weight-update session is open, without which the engine refuses before it loads anything."""
+    return getattr(manager, "_session", None) is not None

@@ -1,0 +1,173 @@
+"""One scheduler under watch: its monitor, and the state that the probes keep between hooks."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from engine_hooks.errors import QuiesceError
+from engine_hooks.observation import Observation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine_hooks.monitor import Monitor
+    from engine_hooks.sglang.probes_state import StateReader
+    from engine_hooks.sglang.remedies import Remedy
+
+logger = logging.getLogger("quiesce")
+
+# Objects of the engine; its modules are not imported here.
+Engine = Any
+
+# A running pass is read in full this often (s), and whenever something of the protocol is under way; what no check
+# needs on each running pass costs nothing on the others.
+_RUNNING_READ_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What a session reads and does."""
+
+    reader: StateReader
+    lookups: Callable[[], int]
+    """Storage lookups issued so far."""
+    storage: Callable[[], str]
+    """The kind of storage tier now; it can be attached and detached."""
+    remedies: tuple[Remedy, ...]
+
+
+class Session:
+    """Turns hooks into observations and events. Every method that reads the engine goes through `guarded`."""
+
+    def __init__(
+        self,
+        scheduler: Engine,
+        monitor: Monitor,
+        sources: Sources,
+    ) -> None:
+        self.scheduler = scheduler
+        self.monitor = monitor
+        self.remedies = sources.remedies
+        self.flush_kind = "immediate"
+        self.idle: bool | None = None
+        """The first answer of the engine's plain gate since it was last set to None."""
+        self.update_refused = False
+        self._reader = sources.reader
+        self._lookups = sources.lookups
+        self._storage = sources.storage
+        self._sequence = 0
+        self._flushes = 0
+        self._next_read = 0.0
+        self._flush_wrapper = scheduler.flush_wrapper
+        self._seen = Observation()
+        self._began = Observation()
+        self._decision = Observation()
+        self._deferred = Observation()
+        self._dead: set[str] = set()
+
+    def guarded(self, hook: str, function: Callable[..., Any], *args: object) -> None:
+        """Call a probe; what it raises ends the probe, not the engine (in `enforce` it is raised)."""
+        if hook in self._dead:
+            return
+        try:
+            function(*args)
+        except QuiesceError:  # raised on purpose, in `enforce` only
+            raise
+        except Exception as error:  # noqa: BLE001 - a probe must never raise into the engine
+            self._dead.add(hook)
+            self.monitor.lost(hook, f"{type(error).__name__}: {error}")
+
+    # Passes.
+
+    def ingested(self) -> None:
+        """After `Scheduler.ingest_requests`: a pass begins; a paused one is observed at its end too."""
+        self._sequence += 1
+        if self.scheduler._engine_paused:  # noqa: SLF001 - the engine has no public name for it
+            self._read(self._began)
+            return
+        now = time.monotonic()
+        if now < self._next_read and self._flush_wrapper._pending is None:  # noqa: SLF001 - the engine has no public name for it
+            return
+        self._next_read = now + _RUNNING_READ_SECONDS
+        if self._read(self._seen):
+            self.monitor.observe(self._seen)
+
+    def paused_pass_ended(self) -> None:
+        """After `Scheduler._record_scheduler_state_for_paused_engine`: the end of a paused pass."""
+        if self._read(self._seen):
+            self._seen.recorded_idle = self.idle
+            self.monitor.observe(self._seen, self._began)
+
+    # Events.
+
+    def paused(self, mode: str) -> None:
+        """After `Scheduler.pause_generation`."""
+        self.monitor.paused(mode, self._storage())
+
+    def continued(self) -> None:
+        """After `Scheduler.continue_generation`."""
+        self._next_read = 0.0
+        self.monitor.continued()
+
+    def flush_begins(self) -> None:
+        """Before `Scheduler.flush_cache`: the state in which its gate is decided."""
+        self._read(self._decision, decision=True)
+
+    def flush_answered(self, granted: bool) -> None:  # noqa: FBT001 - the engine's own signature
+        """After `Scheduler.flush_cache`."""
+        self._flushes += 1
+        if self.flush_kind == "update" and not granted:
+            self.update_refused = True
+        if "state" not in self._dead:
+            self.monitor.gate_answered("flush", self._decision, open_=granted)
+        self.monitor.flush_decided(self.flush_kind, "granted" if granted else "refused")
+
+    def deferred_begins(self) -> int:
+        """Before the deferred flush is decided; gives `deferred_ended` the number of flushes so far."""
+        self.idle = None
+        self._read(self._deferred, decision=True)
+        return self._flushes
+
+    def deferred_ended(self, flushes: int) -> None:
+        """After `SchedulerFlushWrapper.handle` or `check_pending` with a time-out."""
+        if self.idle is not None and "state" not in self._dead:
+            self.monitor.gate_answered("deferred_flush", self._deferred, open_=self.idle)
+        if self._deferred.deferred_pending and self._flush_wrapper._pending is None and self._flushes == flushes:  # noqa: SLF001 - the engine has no public name for it
+            self.monitor.flush_decided("deferred", "timed_out")
+
+    def update_answered(self, kind: str, success: bool, could_load: bool) -> None:  # noqa: FBT001 - the engine's own signature
+        """After one of the `SchedulerWeightUpdaterManager.update_weights_from_*`.
+
+        `could_load`: weights may have been written even where the answer is a failure.
+        """
+        if success or self.update_refused or could_load:
+            self.monitor.weights_loaded()
+        result = "unflushed" if self.update_refused else "ok" if success else "failed"
+        self.monitor.update_answered(kind, result)
+
+    def _read(self, seen: Observation, *, decision: bool = False) -> bool:
+        """Fill `seen`; False where the state can no longer be read."""
+        if "state" in self._dead:
+            return False
+        try:
+            read = self._reader.read_decision if decision else self._reader.read
+            read(seen, self._sequence)
+        except Exception as error:  # noqa: BLE001 - a probe must never raise into the engine
+            self._dead.add("state")
+            self.monitor.lost("state", f"{type(error).__name__}: {error}")
+            return False
+        seen.lookups = self._count_lookups()
+        return True
+
+    def _count_lookups(self) -> int:
+        if "lookups" in self._dead:
+            return 0
+        try:
+            return self._lookups()
+        except Exception as error:  # noqa: BLE001 - a probe must never raise into the engine
+            self._dead.add("lookups")
+            self.monitor.lost("lookups", f"{type(error).__name__}: {error}")
+            return 0

@@ -1,0 +1,54 @@
+"""The places in SGLang's code that are hooked: at class level, before `Scheduler.__init__` captures its methods."""
+
+from __future__ import annotations
+
+import pkgutil
+from dataclasses import dataclass
+
+_SCHEDULER = "sglang.srt.managers.scheduler.Scheduler"
+_FLUSH = "sglang.srt.managers.scheduler_components.flush_wrapper.SchedulerFlushWrapper"
+_WEIGHTS = "sglang.srt.managers.scheduler_components.weight_updater.SchedulerWeightUpdaterManager"
+
+
+@dataclass(frozen=True)
+class Target:
+    """One hooked function."""
+
+    hook: str
+    """The name that `quiesce_hook_applied` shows; one hook may need several functions."""
+    path: str
+    kind: str
+    """Name of SGLang's HookType: AFTER, BEFORE, AROUND."""
+    method: str
+    """Name of the method of `Probes` that runs there."""
+
+
+START = Target("profile", f"{_SCHEDULER}.__init__", "AFTER", "started")
+
+TARGETS = (
+    Target("pass", f"{_SCHEDULER}.ingest_requests", "AFTER", "ingested"),
+    Target("paused_pass", f"{_SCHEDULER}._record_scheduler_state_for_paused_engine", "AROUND", "paused_pass"),
+    Target("forward", f"{_SCHEDULER}.run_batch", "BEFORE", "forward"),
+    Target("pause", f"{_SCHEDULER}.pause_generation", "AFTER", "paused"),
+    Target("resume", f"{_SCHEDULER}.continue_generation", "AFTER", "continued"),
+    Target("flush", f"{_SCHEDULER}.flush_cache", "AROUND", "flush"),
+    Target("flush", f"{_WEIGHTS}.release_memory_occupation", "AROUND", "release"),
+    Target("idle", f"{_SCHEDULER}.is_fully_idle", "AFTER", "idle_answered"),
+    Target("deferred_flush", f"{_FLUSH}.handle", "AROUND", "flush_requested"),
+    Target("deferred_flush", f"{_FLUSH}.check_pending", "AROUND", "pending_flush_checked"),
+    Target("update", f"{_WEIGHTS}.update_weights_from_disk", "AROUND", "update_from_disk"),
+    Target("update", f"{_WEIGHTS}.update_weights_from_distributed", "AROUND", "update_from_distributed"),
+    Target("update", f"{_WEIGHTS}.update_weights_from_tensor", "AROUND", "update_from_tensor"),
+    Target("update", f"{_WEIGHTS}.update_weights_from_ipc", "AROUND", "update_from_ipc"),
+)
+
+
+def missing_targets() -> dict[str, str]:
+    """Path to reason, for each target that this engine does not have. Imports the targets' modules."""
+    missing = {}
+    for target in TARGETS:
+        try:
+            pkgutil.resolve_name(target.path)
+        except (ImportError, AttributeError) as error:
+            missing[target.path] = f"{type(error).__name__}: {error}"
+    return missing
