@@ -8,12 +8,13 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from engine_hooks.compiled import CompiledProfile, Predicate, StuckKey
 from engine_hooks.errors import LostSightError, ProtocolViolationError
 from engine_hooks.monitor_board import Board, Violation
-from engine_hooks.monitor_text import HOOKS, NEEDS, blocker_names, describe, describe_ledgers
+from engine_hooks.monitor_text import HOOKS, NEEDS, blocker_names, describe
 from engine_hooks.observation import NOWHERE, VARIABLES, Observation, Rank
 
 if TYPE_CHECKING:
@@ -59,7 +60,11 @@ class Monitor:
         self._episodes: set[str] = set()
         self._lost: set[str] = set()
         self._stuck: Mapping[str, Predicate] = {}
-        self._stuck_ledgers: Mapping[str, tuple[str, ...]] = {}
+        self._without_region: set[StuckKey] = set()
+        self._judged: list[str] = []
+        self._variables = attrgetter("mode", "recorded_idle", "unmodelled", *VARIABLES)
+        self._last: tuple[object, object] | None = None
+        self._repeated = 0
         self._seen: Observation | None = None
         self.watched = frozenset(NEEDS)
         self._blockers = blocker_names(profile)
@@ -76,6 +81,7 @@ class Monitor:
         if hook in self._lost:
             return
         self._lost.add(hook)
+        self._forget_last()
         gone = sorted(p for p in self.watched if hook in NEEDS[p])
         self.watched = self.watched.difference(gone)
         self.board.show("hook_applied", hook, value=0, urgent=True)
@@ -89,6 +95,10 @@ class Monitor:
         if self.options.enforce:
             raise LostSightError(message)
 
+    def sees(self, hook: str) -> bool:
+        """Whether this hook works, as far as is known."""
+        return hook not in self._lost
+
     # Protocol events.
 
     def paused(self, mode: str, storage: str) -> None:
@@ -99,16 +109,14 @@ class Monitor:
         # A retract empties the running work: a later in_place finds nothing to keep.
         if self.mode != "retract":
             self.mode = mode
-        key = StuckKey(self.options.loop, self.mode, storage, self.options.remedies)
-        self._stuck_ledgers = self.profile.stuck_ledgers.get(key, {})
-        self._stuck = self.profile.stuck.get(key, {})
-        if self.mode == "retract" and key not in self.profile.stuck:
-            self.lost("stuck_region", f"none is compiled for {key}")
+        self._forget_last()
+        self._choose_region(StuckKey(self.options.loop, self.mode, storage, self.options.remedies))
         self.board.show("paused", "scheduler", value=1, urgent=True)
         self.board.show("pause_start_timestamp_seconds", "scheduler", value=self._since, urgent=True)
 
     def continued(self) -> None:
         """The engine resumes: every episode ends, nothing is wanted any more."""
+        self._forget_last()
         self.mode = None
         self._since = None
         self.flush_wanted = False
@@ -121,11 +129,12 @@ class Monitor:
 
     def flush_decided(self, kind: str, result: str) -> None:
         """A flush was granted, refused or timed out; kind: immediate, deferred, update, release."""
+        self._forget_last()
         self.board.count("flushes_total", kind, result)
         if result == "granted":
             self.flush_wanted = False
             self._stale = False
-            for property_id in ("paused-flush-succeeds", "update-flushes", "no-stale-kv", "deferred-flush-agrees"):
+            for property_id in ("paused-flush-succeeds", "update-flushes", "no-stale-kv"):
                 self._end(property_id)
             self._show_stuck(())
             self._show_blockers(None)
@@ -137,6 +146,7 @@ class Monitor:
         if "flush-only-when-quiescent" not in self.watched:
             return
         self._stamp(seen)
+        self._seen = seen
         expected = self.profile.gates[gate](seen) and not seen.unmodelled
         if gate == "flush":
             self.board.checked("flush-only-when-quiescent")
@@ -154,6 +164,8 @@ class Monitor:
 
     def update_answered(self, kind: str, result: str) -> None:
         """A weight update was answered: ok, failed, or unflushed (loaded, but its flush was refused)."""
+        if result == "failed" and "flush" in self._lost:
+            return  # it may have been unflushed
         self.board.count("updates_total", kind, result)
         if result == "unflushed":
             self._stale = True
@@ -181,20 +193,50 @@ class Monitor:
         """The end of a pass. `before` is the state in which a paused pass began, where one was read."""
         self._stamp(seen)
         self._seen = seen
+        if before is not None:
+            self._stamp(before)
+        if not self._is_repetition(before, seen):
+            self._check(before, seen)
+        if self.board.due():
+            self._show_ledgers(seen)
+            self._count_repeated()
+        self.board.tick()
+
+    def _check(self, before: Observation | None, seen: Observation) -> None:
         self._checks += 1
         started = time.perf_counter() if self._checks % _TIMED_ONE_IN == 0 else None
         if "state" not in self._lost:
             self._check_invariants(seen)
             if before is not None:
-                self._stamp(before)
                 self._check_steps(before, seen)
             if seen.paused:
                 self._check_paused(seen)
-            if self.board.due():
-                self._show_ledgers(seen)
         if started is not None:
             self.board.observe("check_duration_seconds", time.perf_counter() - started)
-        self.board.tick()
+
+    def _is_repetition(self, before: Observation | None, seen: Observation) -> bool:
+        """Whether this pass says what the last one said. Predicates are functions of it, so its checks are too.
+
+        A paused loop spins, so almost every pass is one.
+        """
+        said = (self._variables(before) if before is not None else None, self._variables(seen))
+        if said == self._last:
+            self._repeated += 1
+            return True
+        self._count_repeated()
+        self._last = said
+        self._judged.clear()
+        return False
+
+    def _forget_last(self) -> None:
+        self._count_repeated()
+        self._last = None
+
+    def _count_repeated(self) -> None:
+        if self._repeated:
+            for property_id in self._judged:
+                self.board.checked(property_id, self._repeated)
+            self._repeated = 0
 
     def _stamp(self, seen: Observation) -> None:
         seen.mode = self.mode
@@ -221,7 +263,9 @@ class Monitor:
         if "paused-flush-succeeds" not in self.watched:
             return
         self._show_blockers(seen if seen.flush_wanted or seen.deferred_pending else None, gate)
-        self.board.checked("paused-flush-succeeds")
+        if not self.sees("stuck_region"):
+            return
+        self._checked("paused-flush-succeeds")
         stuck = tuple(p for p, region in self._stuck.items() if p in self.watched and region(seen))
         self._show_stuck(stuck)
         for property_id in stuck:
@@ -232,24 +276,39 @@ class Monitor:
     # Episodes and what is shown.
 
     def _judge(self, property_id: str, what: str, seen: Observation, *, holds: bool) -> None:
-        self.board.checked(property_id)
+        self._checked(property_id)
         if holds:
             self._end(property_id)
         else:
             self._violated(property_id, what, seen)
 
+    def _checked(self, property_id: str) -> None:
+        self._judged.append(property_id)
+        self.board.checked(property_id)
+
+    def _choose_region(self, key: StuckKey) -> None:
+        """The stuck region of this pause.
+
+        Only a retract needs one: in_place keeps its running work, so no flush can be granted by design.
+        """
+        self._stuck = self.profile.stuck.get(key, {})
+        known = key in self.profile.stuck or key.mode != "retract"
+        if known:
+            self._lost.discard("stuck_region")
+        else:
+            self._lost.add("stuck_region")
+        self.board.show("hook_applied", "stuck_region", value=int(known), urgent=True)
+        if not known and key not in self._without_region:
+            self._without_region.add(key)
+            logger.warning("quiesce: no stuck region is compiled for %s; paused-flush-succeeds is not checked", key)
+
     def _violated(self, property_id: str, what: str, seen: Observation | None) -> None:
         if property_id in self._episodes:
             return
         self._episodes.add(property_id)
-        ledgers = ""
-        now = self._clock()
-        if seen is not None:
-            names = self._stuck_ledgers.get(property_id) or tuple(self.profile.ledgers)
-            ledgers = describe_ledgers(self.profile, seen, names, now)
-        message = describe(property_id, what, seen, ledgers, self._since)
+        message = describe(self.profile, property_id, what, seen, self._since)
         number = seen.sequence if seen is not None else 0
-        self.board.report(Violation(property_id, str(self.options.rank), number, now, message))
+        self.board.report(Violation(property_id, str(self.options.rank), number, self._clock(), message))
         logger.error("quiesce: %s", message)
         if self.options.enforce:
             raise ProtocolViolationError(message)

@@ -60,9 +60,9 @@ class Board:
         for sink in self._sinks:
             sink.count(series, labels, 1)
 
-    def checked(self, property_id: str) -> None:
+    def checked(self, property_id: str, times: int = 1) -> None:
         """A check was evaluated; shown with the next `tick`, since some are evaluated on each pass."""
-        self._checks[property_id] = self._checks.get(property_id, 0) + 1
+        self._checks[property_id] = self._checks.get(property_id, 0) + times
 
     def show(self, series: str, *labels: str, value: float, urgent: bool = False) -> None:
         """Set a gauge; nothing is written where it already shows this value."""

@@ -16,22 +16,23 @@ HOOKS = (
     "state", "lookups", "gate", "stuck_region",
 )  # fmt: skip
 """`profile`: the engine's version has one. `state`: the observation's variables. `gate`: the compiled gate agrees with
-the engine's own. `stuck_region`: one was compiled for this configuration. The others are places in the engine's
-code."""
+the engine's own. `stuck_region`: one was compiled for the configuration of this pause; it comes and goes with it. The
+others are places in the engine's code."""
 
 NEEDS: Mapping[str, frozenset[str]] = {
-    "paused-flush-succeeds": frozenset(
-        ("profile", "state", "gate", "stuck_region", "paused_pass", "pause", "resume", "flush")
-    ),
+    "paused-flush-succeeds": frozenset(("profile", "state", "gate", "paused_pass", "pause", "resume", "flush")),
     "update-flushes": frozenset(("profile", "update", "flush", "pause", "resume")),
     "deferred-flush-agrees": frozenset(("profile", "state", "gate", "pass", "deferred_flush")),
-    "no-new-lookup-while-paused": frozenset(("profile", "state", "lookups", "paused_pass", "pause", "resume")),
+    "no-new-lookup-while-paused": frozenset(("profile", "state", "lookups", "pass", "paused_pass")),
     "no-forward-while-paused": frozenset(("profile", "forward", "pause", "resume")),
     "idle-is-true": frozenset(("profile", "state", "gate", "idle", "paused_pass")),
     "flush-only-when-quiescent": frozenset(("profile", "state", "gate", "flush")),
     "no-stale-kv": frozenset(("profile", "forward", "update", "flush")),
 }
 """The properties watched, each with the hooks without which it is not checked."""
+
+# The properties of which the ledgers are the cause, so that their entries belong in the line.
+_ABOUT_LEDGERS = frozenset(("paused-flush-succeeds", "update-flushes", "idle-is-true", "flush-only-when-quiescent"))
 
 _ADVICE: Mapping[str, str] = {
     "paused-flush-succeeds": "no retry can succeed while paused: call continue_generation and then flush, before any "
@@ -54,13 +55,10 @@ def blocker_names(profile: CompiledProfile) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for blockers in profile.blockers.values() for name in blockers))
 
 
-def describe_ledgers(profile: CompiledProfile, seen: Observation, names: tuple[str, ...], now: float) -> str:
-    """Each non-empty ledger of `names` with its stages, the age of its oldest entry (s) and its reaper."""
+def describe_ledgers(profile: CompiledProfile, seen: Observation, now: float) -> str:
+    """Each ledger that is not empty, with its stages, the age of its oldest entry (s) and its reaper."""
     parts = []
-    for name in names:
-        ledger = profile.ledgers.get(name)
-        if ledger is None:
-            continue
+    for name, ledger in profile.ledgers.items():
         stages = {stage: sum(getattr(seen, a) for a in attributes) for stage, attributes in ledger.stages.items()}
         if not any(stages.values()):
             continue
@@ -70,12 +68,18 @@ def describe_ledgers(profile: CompiledProfile, seen: Observation, names: tuple[s
     return "; ".join(parts)
 
 
-def describe(property_id: str, what: str, seen: Observation | None, ledgers: str, since: float | None) -> str:
+def describe(
+    profile: CompiledProfile, property_id: str, what: str, seen: Observation | None, since: float | None
+) -> str:
     """The one line that an episode is logged with; `since` is the start of the pause (wall-clock s), if paused."""
+    now = time.time()
+    ledgers = ""
+    if seen is not None and property_id in _ABOUT_LEDGERS:
+        ledgers = describe_ledgers(profile, seen, now)
     where = ""
     if seen is not None:
         where = f" on {seen.rank}, pass {seen.sequence} of loop {seen.loop}"
-    paused = f", paused for {time.time() - since:.2f} s" if since is not None else ""
+    paused = f", paused for {now - since:.2f} s" if since is not None else ""
     mode = f" ({seen.mode})" if seen is not None and seen.mode else ""
     held = f"; in flight: {ledgers}" if ledgers else ""
     return f"{property_id} does not hold{where}{paused}{mode}: {what}{held}; now: {_ADVICE[property_id]}"

@@ -7,8 +7,8 @@ import multiprocessing
 import os
 import sys
 from dataclasses import dataclass
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine_hooks.compiled import CompiledProfile, compiled_profile
 from engine_hooks.errors import LostSightError, SettingsError
@@ -20,15 +20,17 @@ from engine_hooks.observation import Rank
 from engine_hooks.settings import Mode, Settings
 from engine_hooks.sglang.probes import Probes
 from engine_hooks.sglang.probes_session import Session, Sources
-from engine_hooks.sglang.probes_state import StateReader, lookups_issued, loop_name, storage_kind
+from engine_hooks.sglang.probes_state import EngineKind, StateReader, lookups_issued, loop_name, storage_kind
 from engine_hooks.sglang.probes_targets import START, TARGETS, missing_targets
 from engine_hooks.sglang.remedies import Remedy, all_ranks_agree, bind_remedies
 from engine_hooks.status import StatusFile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 logger = logging.getLogger("quiesce")
+
+_T = TypeVar("_T")
 
 # Objects of the engine; its modules are imported only in a scheduler's process.
 Engine = Any
@@ -51,7 +53,8 @@ def register_hooks(environ: Mapping[str, str]) -> None:
     try:
         settings = Settings.from_environment(environ)
         profile = compiled_profile("sglang", __version__)
-        chosen = settings.chosen_remedies(profile.remedies if profile is not None else ())
+        # Without a profile no remedy is known; what is said of that at the start is enough.
+        chosen = settings.chosen_remedies(profile.remedies) if profile is not None else ()
     except SettingsError as error:
         logger.error("quiesce: %s; nothing is activated", error)  # noqa: TRY400 - one line says it all
         return
@@ -62,6 +65,22 @@ def register_hooks(environ: Mapping[str, str]) -> None:
     targets = [START, *(t for t in TARGETS if t.path not in starter.missing)] if profile is not None else [START]
     for target in targets:
         HookRegistry.register(target.path, getattr(probes, target.method), HookType[target.kind])
+
+
+def _or_lost(monitor: Monitor, hook: str, build: Callable[[], _T]) -> _T | None:
+    """What `build` returns; where the engine's attributes are not those it expects: None, and the hook is lost."""
+    try:
+        return build()
+    except Exception as error:  # noqa: BLE001 - a probe must never raise into the engine
+        monitor.lost(hook, f"{type(error).__name__}: {error}")
+        return None
+
+
+def _own_version() -> str:
+    try:
+        return version("quiesce")
+    except PackageNotFoundError:  # run from a source tree
+        return "unknown"
 
 
 @dataclass(frozen=True)
@@ -94,10 +113,11 @@ class _Starter:
         for hook, reason in self._not_applied().items():
             monitor.lost(hook, reason)
         memory = get_memory()
+        kind = EngineKind(pp_size=parallel.pp_size, buffer_only=memory.hicache_host_memory_mode == "buffer_only")
         policy, host_mode = memory.hicache_write_policy, memory.hicache_host_memory_mode
         sources = Sources(
-            StateReader(scheduler, rank, loop, pp_size=parallel.pp_size, buffer_only=host_mode == "buffer_only"),
-            lookups=lookups_issued(scheduler),
+            _or_lost(monitor, "state", lambda: StateReader(scheduler, rank, loop, kind)),
+            lookups=_or_lost(monitor, "lookups", lambda: lookups_issued(scheduler)) or (lambda: 0),
             storage=lambda: storage_kind(scheduler, policy, host_mode),
             remedies=tuple(remedies.values()),
         )
@@ -108,12 +128,15 @@ class _Starter:
 
     def _sinks(self, rank: Rank) -> list[Sink]:
         info = (
-            self.profile.spec_digest if self.profile is not None else "none", version("quiesce"), "sglang",
+            self.profile.spec_digest if self.profile is not None else "none", _own_version(), "sglang",
             self.engine_version,
         )  # fmt: skip
         sinks: list[Sink] = []
         if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
-            sinks.append(PrometheusSink(self._vocabulary(info), rank))
+            try:
+                sinks.append(PrometheusSink(self._vocabulary(info), rank))
+            except ImportError as error:
+                logger.warning("quiesce: no metrics: %s", error)
         if self.settings.status_dir is not None:
             name = f"scheduler-{str(rank).replace(' ', '-')}-{os.getpid()}"
             identity = {"process": "scheduler", "rank": rank._asdict(), "mode": self.settings.mode.value}
@@ -161,14 +184,15 @@ class _Starter:
         """The remedies that are active on this rank: chosen, bound, hooked, and the same on all ranks."""
         profile = self.profile
         bound = bind_remedies(self.chosen, scheduler)
-        if "paused_pass" in self._not_applied():
+        if bound and "paused_pass" in self._not_applied():
+            logger.error("quiesce: no hook on paused passes; remedies are off: %s", ", ".join(bound))
             bound = {}
         world = parallel.tp_size * parallel.pp_size
         if world > 1:
             from torch.distributed import distributed_c10d as c10d  # noqa: PLC0415 - imported only where an engine runs
 
             digest = profile.spec_digest if profile is not None else ""
-            card = {"version": version("quiesce"), "spec_digest": digest, "remedies": sorted(bound)}
+            card = {"version": _own_version(), "spec_digest": digest, "remedies": sorted(bound)}
             store = c10d._get_default_store()  # noqa: SLF001 - the engine has no public name for it
             if not all_ranks_agree(store, c10d.get_rank(), c10d.get_world_size(), card):
                 logger.error("quiesce: the ranks differ in version, spec or remedies; remedies are off: %s", card)

@@ -25,6 +25,7 @@ class FirstSeen:
     def __init__(self) -> None:
         self._times: dict[Hashable, float] = {}
         self._last: Hashable = None
+        self._oldest = 0.0
 
     def oldest(self, keys: Mapping[Any, Any], now: float) -> float | None:
         """The wall-clock time (s) at which the oldest of `keys` was first seen; None where there is none.
@@ -40,7 +41,8 @@ class FirstSeen:
         if len(times) != len(keys) or last != self._last or next(iter(times)) not in keys:
             self._times = times = {key: times.get(key, now) for key in keys}
             self._last = last
-        return min(times.values())
+            self._oldest = min(times.values())
+        return self._oldest
 
 
 def transfer_stages(

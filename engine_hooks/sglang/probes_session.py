@@ -31,7 +31,8 @@ _RUNNING_READ_SECONDS = 0.05
 class Sources:
     """What a session reads and does."""
 
-    reader: StateReader
+    reader: StateReader | None
+    """None where the engine's state cannot be read."""
     lookups: Callable[[], int]
     """Storage lookups issued so far."""
     storage: Callable[[], str]
@@ -61,12 +62,13 @@ class Session:
         self._sequence = 0
         self._flushes = 0
         self._next_read = 0.0
-        self._flush_wrapper = scheduler.flush_wrapper
+        self._flush_wrapper: Engine = getattr(scheduler, "flush_wrapper", None)
         self._seen = Observation()
         self._began = Observation()
+        self._has_began = False
         self._decision = Observation()
         self._deferred = Observation()
-        self._dead: set[str] = set()
+        self._dead: set[str] = set() if sources.reader is not None else {"state"}
 
     def guarded(self, hook: str, function: Callable[..., Any], *args: object) -> None:
         """Call a probe; what it raises ends the probe, not the engine (in `enforce` it is raised)."""
@@ -86,7 +88,7 @@ class Session:
         """After `Scheduler.ingest_requests`: a pass begins; a paused one is observed at its end too."""
         self._sequence += 1
         if self.scheduler._engine_paused:  # noqa: SLF001 - the engine has no public name for it
-            self._read(self._began)
+            self._has_began = self._read(self._began)
             return
         now = time.monotonic()
         if now < self._next_read and self._flush_wrapper._pending is None:  # noqa: SLF001 - the engine has no public name for it
@@ -99,7 +101,9 @@ class Session:
         """After `Scheduler._record_scheduler_state_for_paused_engine`: the end of a paused pass."""
         if self._read(self._seen):
             self._seen.recorded_idle = self.idle
-            self.monitor.observe(self._seen, self._began)
+            before = self._began if self._has_began else None
+            self._has_began = False
+            self.monitor.observe(self._seen, before)
 
     # Events.
 
@@ -150,10 +154,11 @@ class Session:
 
     def _read(self, seen: Observation, *, decision: bool = False) -> bool:
         """Fill `seen`; False where the state can no longer be read."""
-        if "state" in self._dead:
+        reader = self._reader
+        if reader is None or "state" in self._dead:
             return False
         try:
-            read = self._reader.read_decision if decision else self._reader.read
+            read = reader.read_decision if decision else reader.read
             read(seen, self._sequence)
         except Exception as error:  # noqa: BLE001 - a probe must never raise into the engine
             self._dead.add("state")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from engine_hooks.observation import Observation, Rank
@@ -46,16 +47,25 @@ def storage_kind(scheduler: Engine, write_policy: str, host_mode: str) -> str:
     return str(tree.cache_controller.storage_backend_type) if tree.enable_storage else NO_STORAGE
 
 
+@dataclass(frozen=True)
+class EngineKind:
+    """What of the engine's configuration decides which terms its gate has."""
+
+    pp_size: int = 1
+    buffer_only: bool = False
+    """HiCache's host memory is only staging."""
+
+
 class StateReader:
     """Reads one scheduler. Construction checks that every attribute is there."""
 
-    def __init__(self, scheduler: Engine, rank: Rank, loop: str, *, pp_size: int, buffer_only: bool) -> None:
+    def __init__(self, scheduler: Engine, rank: Rank, loop: str, kind: EngineKind) -> None:
         """Raises AttributeError where the engine's attributes are not those of the profile's version."""
         self._scheduler = scheduler
         self._rank = rank
         self._loop = loop
         self._ledgers = LedgerReader() if scheduler.enable_hierarchical_cache else None
-        self._unmodelled = _unmodelled_terms(scheduler, pp_size=pp_size, buffer_only=buffer_only)
+        self._unmodelled = _unmodelled_terms(scheduler, kind)
         self.read(Observation(), 0)
 
     def read(self, seen: Observation, sequence: int) -> Observation:
@@ -102,22 +112,20 @@ def lookups_issued(scheduler: Engine) -> Callable[[], int]:
     return lambda: int(outcomes["issued"])
 
 
-def _unmodelled_terms(
-    scheduler: Engine, *, pp_size: int, buffer_only: bool
-) -> tuple[tuple[str, Callable[[], bool]], ...]:
+def _unmodelled_terms(scheduler: Engine, kind: EngineKind) -> tuple[tuple[str, Callable[[], bool]], ...]:
     """The terms of `Scheduler.is_fully_idle` that the profile leaves out; each says whether it closes the gate now."""
     grammar = scheduler.grammar_manager
     terms: list[tuple[str, Callable[[], bool]]] = [("grammar", lambda: len(grammar.grammar_queue) > 0)]
     if scheduler.dllm_config is not None:
         terms.append(("dllm_staging", scheduler.dllm_manager.any_staging_reqs))
-    if pp_size > 1:
+    if kind.pp_size > 1:
         terms.append(("microbatches", lambda: not scheduler._pp_microbatches_drained()))  # noqa: SLF001 - the engine has no public name for it
     if scheduler.disaggregation_mode.value in ("prefill", "decode"):
         terms.append(("disaggregation", lambda: _disaggregation_busy(scheduler)))
     if scheduler.enable_hisparse:
         terms.append(("hisparse_staging", scheduler.hisparse_coordinator.has_ongoing_staging))
     if scheduler.enable_hierarchical_cache:
-        if buffer_only:
+        if kind.buffer_only:
             tree = scheduler.tree_cache
             terms.append(("buffer", lambda: tree.enable_storage and not tree.buffer_pipeline.is_idle()))
     elif scheduler.enable_lmcache:
