@@ -1,0 +1,172 @@
+"""Inductive lemmas, found: candidates from templates, filtered by random runs, then by simultaneous 1-induction.
+
+Nothing here is trusted: every proof re-checks its invariant as obligations 1 and 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import z3
+
+from checker.proof.system import System, Transition
+from spec.terms import BoolTerm, conj, disj, free_names, implies, neg
+from spec.tla import Sort, Spec, Variable
+
+
+@dataclass(frozen=True)
+class Samples:
+    """States of random runs, as one bit mask per atom, so that a candidate is filtered by a few integer operations."""
+
+    states: Sequence[Mapping[str, int | bool]]
+
+    @property
+    def everywhere(self) -> int:
+        """The mask of all states."""
+        return (1 << len(self.states)) - 1
+
+    def mask(self, holds: Callable[[Mapping[str, int | bool]], bool]) -> int:
+        """The states in which `holds` is true, one bit each."""
+        return sum(1 << i for i, state in enumerate(self.states) if holds(state))
+
+    @cached_property
+    def atoms(self) -> Mapping[str, int]:
+        """For each variable the states in which it is true, or above 0."""
+        return {name: self.mask(lambda s, n=name: bool(s[n])) for name in self.states[0]}  # type: ignore[misc]
+
+    @cached_property
+    def above(self) -> dict[tuple[str, str], int]:
+        """Cache of the states in which one counter is above another."""
+        return {}
+
+    def exceeds(self, left: str, right: str) -> int:
+        """The states in which `left > right`."""
+        if (left, right) not in self.above:
+            self.above[left, right] = self.mask(lambda s: s[left] > s[right])
+        return self.above[left, right]
+
+
+def candidates(spec: Spec, samples: Samples) -> Iterator[BoolTerm]:
+    """Lemmas worth trying, true in all samples: constants, two-literal clauses, what a flag says of a counter.
+
+    What follows from a constant is left out.
+    """
+    everywhere, atoms = samples.everywhere, samples.atoms
+    varying: list[tuple[BoolTerm, int, str]] = []
+    for variable in spec.variables:
+        true = atoms[variable.name]
+        term = variable.now if variable.sort is Sort.BOOL else variable.now > 0
+        if true in (0, everywhere):
+            yield term if true else _zero(variable)
+        elif variable.sort is Sort.BOOL:
+            varying += [(term, true, variable.name), (neg(term), everywhere & ~true, variable.name)]
+    for (left, where, name), (right, there, other) in combinations(varying, 2):
+        if name != other and where | there == everywhere:
+            yield disj(left, right)
+    ghosts = [v.name for v in spec.variables if v.sort is Sort.NAT and v.ghost]
+    for literal, where, _ in varying:
+        yield from _of_counters(spec, samples, literal, where, ghosts)
+
+
+def _of_counters(
+    spec: Spec, samples: Samples, literal: BoolTerm, where: int, ghosts: Sequence[str]
+) -> Iterator[BoolTerm]:
+    for variable in spec.variables:
+        above = samples.atoms[variable.name]
+        if variable.sort is not Sort.NAT or above in (0, samples.everywhere):
+            continue
+        if not where & above:
+            yield implies(literal, variable.now == 0)
+        elif not where & ~above:
+            yield implies(literal, variable.now > 0)
+            for ghost in ghosts:
+                if ghost != variable.name and not where & ~samples.exceeds(variable.name, ghost):
+                    yield implies(literal, variable.now > z3.Int(ghost))
+
+
+def _zero(variable: Variable) -> BoolTerm:
+    return neg(variable.now) if variable.sort is Sort.BOOL else variable.now == 0
+
+
+def find_lemmas(system: System, samples: Samples) -> list[BoolTerm]:
+    """The largest set of candidates that is inductive together with TypeOK."""
+    return _houdini(system, list(candidates(system.spec, samples)))
+
+
+def _houdini(system: System, alive: list[BoolTerm]) -> list[BoolTerm]:
+    """Drop what some action breaks, until nothing is dropped."""
+    initial = system.spec.initial
+    alive = [c for c in alive if system.impossible(system.solver(initial), neg(c))]
+    names = {c.get_id(): free_names(c) for c in alive}
+    dirty = True
+    while dirty and alive:
+        dirty = False
+        for transition in system.transitions.values():
+            broken = _broken_by(system, transition, alive, names)
+            if broken:
+                dirty = True
+                alive = [c for c in alive if c.get_id() not in broken]
+    return alive
+
+
+def _broken_by(
+    system: System, transition: Transition, alive: list[BoolTerm], names: dict[int, frozenset[str]]
+) -> set[int]:
+    """Ids of the candidates that this action breaks, assuming the others."""
+    concerned = [c for c in alive if not names[c.get_id()].isdisjoint(transition.action.updates)]
+    after = {c.get_id(): transition.primed(c) for c in concerned}
+    broken: set[int] = set()
+    while concerned:
+        assumed = [c for c in alive if c.get_id() not in broken]
+        solver = system.solver(system.spec.naturals, transition.relation, *assumed)
+        model = system.query(solver, disj(*(neg(after[c.get_id()]) for c in concerned)))
+        if model is None:
+            break
+        failed = {c.get_id() for c in concerned if z3.is_false(model.eval(after[c.get_id()], model_completion=True))}
+        broken |= failed
+        concerned = [c for c in concerned if c.get_id() not in failed]
+    return broken
+
+
+def spacer_invariant(system: System, bad: BoolTerm) -> BoolTerm | None:
+    """An inductive invariant that excludes `bad`, from Z3's Spacer; None where it finds a path to it or gives up."""
+    spec = system.spec
+    engine = z3.Fixedpoint()
+    engine.set(engine="spacer")
+    engine.set("timeout", system.limits.milliseconds)
+    engine.set("spacer.random_seed", system.limits.seed)
+    now = [v.now for v in spec.variables]
+    inv = z3.Function("Inv", *(t.sort() for t in now), z3.BoolSort())
+    engine.register_relation(inv)
+    choices = [c.term for a in spec.actions for c in a.choices]
+    nexts = [v.next for v in spec.variables]
+    engine.declare_var(*now, *nexts, *choices)
+    engine.rule(inv(*now), spec.initial)
+    for action in spec.actions:
+        engine.rule(inv(*nexts), [inv(*now), spec.step(action)])
+    if engine.query(z3.And(inv(*now), bad)) != z3.unsat:
+        return None
+    answer = engine.get_answer()
+    return _instantiate(answer, inv, now)
+
+
+def _instantiate(answer: z3.ExprRef, inv: z3.FuncDeclRef, now: list[z3.ExprRef]) -> BoolTerm | None:
+    """The body of Spacer's interpretation of Inv, over the spec's own variables."""
+    for part in answer.children() if z3.is_and(answer) else [answer]:
+        body = part.body() if z3.is_quantifier(part) else part
+        if not z3.is_eq(body) or not z3.is_app(body.arg(0)) or not body.arg(0).decl().eq(inv):
+            continue
+        # Bound variables are numbered from the innermost quantifier outwards.
+        bound = [None] * len(now)
+        for index, argument in enumerate(body.arg(0).children()):
+            bound[z3.get_var_index(argument)] = now[index]
+        return z3.substitute_vars(body.arg(1), *bound)
+    return None
+
+
+def as_invariant(spec: Spec, lemmas: Iterable[BoolTerm]) -> BoolTerm:
+    """TypeOK and the lemmas."""
+    return conj(spec.naturals, *lemmas)

@@ -1,0 +1,155 @@
+"""Proves `pending ~> goal` by the helpful-action rule over synthesised lexicographic linear ranks.
+
+While pending, the rank never rises and is bounded below, so it falls only finitely often; after that some helpful fair
+action is enabled (obligation 7) and stays so (8), so that fairness takes it, and it lowers the rank or reaches the goal
+(6): contradiction. A search that merely finds no counterexample proves nothing, and nothing here says `proved` for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import z3
+
+from checker.proof.obligations import Proof, over_step
+from checker.proof.rank import Component, RankSearch, lexicographic
+from checker.proof.system import System, Transition, touched
+from spec.terms import BoolTerm, conj, disj, free_names, neg
+from spec.tla import Action, Fairness, FinitelyOften, LeadsTo
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Why no proof was found: the obligation that fails, and a state in which it does (not shown to be reachable)."""
+
+    obligation: int
+    about: str
+    state: dict[str, int | bool]
+
+
+@dataclass(frozen=True)
+class _Goal:
+    """What is to be proved, and inside what: a nested goal keeps the outer region and the outer rank."""
+
+    claim: LeadsTo
+    lemmas: tuple[BoolTerm, ...]
+    within: tuple[BoolTerm, tuple[Component, ...]] | None = None
+
+    def region(self, system: System) -> BoolTerm:
+        """R: the invariant, pending, not the goal."""
+        parts = [system.spec.naturals, *self.lemmas, self.claim.pending, neg(self.claim.goal)]
+        return conj(*parts, *([self.within[0]] if self.within else []))
+
+    def stays(self, transition: Transition) -> BoolTerm:
+        """The step ends in R again (and keeps the outer rank)."""
+        parts = [transition.primed(self.claim.pending), neg(transition.primed(self.claim.goal))]
+        if self.within:
+            parts += [transition.primed(self.within[0]), lexicographic(self.within[1], transition)[1]]
+        return conj(*parts)
+
+
+def prove_leads_to(system: System, claim: LeadsTo, lemmas: Iterable[BoolTerm], nesting: int = 2) -> Proof | Gap:
+    """A proof of the claim, or the gap that remains. Raises UndecidedError."""
+    return _prove(system, _Goal(claim, tuple(lemmas)), nesting)
+
+
+def _prove(system: System, goal: _Goal, nesting: int) -> Proof | Gap:
+    region = goal.region(system)
+    dropped = _dropped(system, goal, region)
+    if dropped:
+        return dropped
+    must = {a.name: _must_lower(a) for a in system.spec.actions if a.fairness is not Fairness.NONE}
+    search = RankSearch(system, region, goal.stays, must)
+    rank = tuple(search.run())
+    weak = [n for n in sorted(search.helpful) if system.transitions[n].action.fairness is Fairness.WEAK]
+    helpful = _persistent(system, search, weak)
+    needed, stuck = _someone_enabled(system, region, helpful)
+    if stuck is None:
+        return Proof(goal.claim, goal.lemmas, rank, tuple(needed), within=goal.within)
+    for name in sorted(search.helpful - set(weak)):
+        nested = _recurs(system, goal, region, rank, name, nesting)
+        if nested is not None:
+            return Proof(goal.claim, goal.lemmas, rank, (name,), ((name, nested),), goal.within)
+    return Gap(7, "no helpful fair action is enabled, or none stays enabled", stuck)
+
+
+def _must_lower(action: Action) -> BoolTerm:
+    # Weakly fair: taken from a state in which it has stayed enabled. Strongly fair: taken from any.
+    return action.enabled if action.fairness is Fairness.WEAK else z3.BoolVal(val=True)
+
+
+def _dropped(system: System, goal: _Goal, region: BoolTerm) -> Gap | None:
+    for name, transition in system.transitions.items():
+        after = disj(transition.primed(goal.claim.goal), transition.primed(goal.claim.pending))
+        steps = transition.relation
+        if goal.within:
+            steps = conj(steps, lexicographic(goal.within[1], transition)[1], transition.primed(goal.within[0]))
+        model = system.query(system.solver(region, steps), neg(after))
+        if model is not None:
+            return Gap(3, f"{name} can end the pending state without the goal", system.state_of(model))
+    return None
+
+
+def _persistent(system: System, search: RankSearch, names: Iterable[str]) -> list[str]:
+    """Those that, once enabled, stay enabled for as long as the rank does not fall.
+
+    The search's solvers hold the region, the step and equality of the rank; an action that is no longer live in the
+    search has no such step.
+    """
+    kept = []
+    for name in names:
+        enabled = system.transitions[name].action.enabled
+        reads = free_names(enabled)
+        others = [n for n in search.live if touched(system.transitions[n], reads)]
+        if all(
+            system.impossible(search.solvers[n], enabled, neg(system.transitions[n].primed(enabled))) for n in others
+        ):
+            kept.append(name)
+    return kept
+
+
+def _someone_enabled(
+    system: System, region: BoolTerm, helpful: Sequence[str]
+) -> tuple[list[str], dict[str, int | bool] | None]:
+    """The helpful actions that suffice for obligation 7, or a state in which none is enabled."""
+    solver = system.solver(region)
+    marks = {name: z3.Bool(f"off:{name}") for name in helpful}
+    for name, mark in marks.items():
+        solver.add(z3.Implies(mark, neg(system.transitions[name].action.enabled)))
+    system.tally.queries += 1
+    answer = solver.check(*marks.values())
+    if answer == z3.sat:
+        return [], system.state_of(solver.model())
+    if answer == z3.unknown:
+        return [], {}
+    core = {str(mark) for mark in solver.unsat_core()}
+    return [name for name, mark in marks.items() if str(mark) in core], None
+
+
+def _recurs(  # noqa: PLR0913 - the parts of the nested goal
+    system: System, goal: _Goal, region: BoolTerm, rank: tuple[Component, ...], name: str, nesting: int
+) -> Proof | None:
+    """A proof that the strongly fair action is enabled again and again while the rank stays equal."""
+    if nesting == 0 or goal.within is not None:
+        return None
+    enabled = system.transitions[name].action.enabled
+    inner = LeadsTo(pending=z3.BoolVal(val=True), goal=enabled)
+    outer = conj(goal.claim.pending, neg(goal.claim.goal))
+    found = _prove(system, _Goal(inner, goal.lemmas, (outer, rank)), nesting - 1)
+    return found if isinstance(found, Proof) else None
+
+
+def prove_finitely_often(system: System, claim: FinitelyOften, lemmas: Iterable[BoolTerm]) -> Proof | Gap:
+    """A rank that falls with every event and never rises: then events are finite in number, whatever is fair."""
+    lemmas = tuple(lemmas)
+    region = conj(system.spec.naturals, *lemmas, claim.during)
+    must = {n: over_step(system, t, claim.event) for n, t in system.transitions.items()}
+    search = RankSearch(system, region, lambda t: t.primed(claim.during), must)
+    rank = tuple(search.run())
+    if not search.waiting:
+        return Proof(claim, lemmas, rank)
+    name = min(search.waiting)
+    model = system.query(search.solvers[name], must[name])
+    state = system.state_of(model) if model is not None else {}
+    return Gap(6, f"no rank falls with every event of {name}", state)

@@ -1,0 +1,203 @@
+"""Synthesis of a lexicographic linear rank: greedy over templates, one solver per action.
+
+One reap moves several ledgers at once, so a later component is judged only where all earlier ones are equal. The greedy
+choice loses no rank over the templates: taking a component only weakens what the later ones must satisfy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import z3
+
+from checker.proof.system import System, Transition, touched
+from spec.terms import BoolTerm, NatTerm, conj, ite, nat
+from spec.tla import Sort, Spec
+
+
+@dataclass(frozen=True, eq=False)
+class Component:
+    """One component of a rank: a linear term that is never below 0 in the region."""
+
+    parts: tuple[tuple[int, str], ...]
+    """Coefficient and variable; a flag counts as 1 where it is set, `~flag` as 1 where it is not."""
+    term: NatTerm
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The variables that it reads."""
+        return frozenset(name.removeprefix("~") for _, name in self.parts)
+
+    @property
+    def name(self) -> str:
+        """The term as a person writes it."""
+        return " + ".join(f"{k}*{n}" if k not in (1, -1) else ("-" if k < 0 else "") + n for k, n in self.parts)
+
+    def delta(self, transition: Transition) -> int | None:
+        """By how much the action changes it, where that is a fixed number."""
+        change = 0
+        for factor, name in self.parts:
+            if name.removeprefix("~") in transition.action.updates:
+                by = transition.deltas.get(name)
+                if by is None:
+                    return None
+                change += factor * by
+        return change
+
+
+def _sum(*parts: tuple[int, Component]) -> Component:
+    names = tuple((k * factor, name) for k, c in parts for factor, name in c.parts)
+    return Component(names, z3.Sum(*(k * c.term if k != 1 else c.term for k, c in parts)))
+
+
+def templates(spec: Spec) -> Iterator[list[Component]]:
+    """Candidate components by tiers: counters and flags, then pair sums, then differences and scaled sums."""
+    single = []
+    for variable in spec.variables:
+        if variable.sort is Sort.NAT:
+            single.append(Component(((1, variable.name),), variable.now))
+        else:
+            single.append(Component(((1, variable.name),), ite(variable.now, nat(1), nat(0))))
+            single.append(Component(((1, f"~{variable.name}"),), ite(variable.now, nat(0), nat(1))))
+    yield single
+    yield [_sum((1, a), (1, b)) for a, b in combinations(single, 2) if a.names != b.names]
+    counters = [c for c in single if z3.is_const(c.term)]
+    scaled = ((1, -1), (-1, 1), (2, 1), (1, 2))
+    yield [_sum((j, a), (k, b)) for a, b in combinations(counters, 2) for j, k in scaled]
+
+
+class RankSearch:
+    """The search for one region.
+
+    `must_lower` gives for each action the states and steps (over now and next) in which the rank has to fall for the
+    action to count as helpful; an action that is not in it must merely not raise the rank.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        region: BoolTerm,
+        stays: Callable[[Transition], BoolTerm],
+        must_lower: Mapping[str, BoolTerm],
+    ) -> None:
+        """`region` is R, `stays` what keeps a step inside it (R' less the invariant)."""
+        self.system = system
+        self.must_lower = must_lower
+        self.components: list[Component] = []
+        self.bounded = system.solver(region)
+        self.solvers: dict[str, z3.Solver] = {}
+        for name, transition in system.transitions.items():
+            solver = system.solver(region, transition.relation, stays(transition))
+            if not system.impossible(solver):
+                self.solvers[name] = solver
+        # Actions of which some step has to fall and does not yet.
+        self.waiting = {n for n in must_lower if n in self.solvers and not self._quiet(n)}
+        self.live = set(self.solvers)
+        # What holds stays true as components are taken: only more steps are ruled out.
+        self._facts: set[tuple[str, str, Component]] = set()
+
+    def _quiet(self, name: str) -> bool:
+        """No step of the action that must lower the rank is left with all components equal."""
+        return self.system.impossible(self.solvers[name], self.must_lower[name])
+
+    @property
+    def helpful(self) -> set[str]:
+        """The actions whose every such step lowers the rank."""
+        return {n for n in self.must_lower if n not in self.waiting}
+
+    def run(self) -> list[Component]:
+        """The rank found; empty where no template helps. Tiers are tried only while something still has to fall."""
+        for tier in templates(self.system.spec):
+            if not self.waiting:
+                break
+            self._greedy(tier)
+        return self.components
+
+    def _greedy(self, tier: Iterable[Component]) -> None:
+        left = [c for c in tier if any(touched(self.system.transitions[n], c.names) for n in self.live)]
+        while self.waiting and left:
+            scored = [(self._score(c), c) for c in left]
+            left = [c for score, c in scored if score is not None]
+            best = max((score for score, _ in scored if score is not None), default=(0, 0, 0))
+            if best == (0, 0, 0):
+                return
+            chosen = next(c for score, c in scored if score == best)
+            self._take(chosen)
+            left = [c for c in left if c is not chosen]
+
+    def _score(self, component: Component) -> tuple[int, int, int] | None:
+        """How many actions it lowers always and sometimes, of those that must fall, and how many others.
+
+        (0, 0, 0) where it may not be taken now, None where it never may.
+        """
+        if not self._fact("bounded", "", component, lambda: self.system.impossible(self.bounded, component.term < 0)):
+            return None
+        touching = sorted(n for n in self.live if touched(self.system.transitions[n], component.names))
+        if not all(self._fact("kept", n, component, lambda n=n: self._never_raises(n, component)) for n in touching):
+            return (0, 0, 0)
+        always = sometimes = others = 0
+        for name in touching:
+            if name not in self.waiting:
+                others += self._can_lower(name, component)
+            elif self._fact("lowers", name, component, lambda n=name: self._always_lowers(n, component)):
+                always += 1
+            else:
+                sometimes += self._can_lower(name, component)
+        return always, sometimes, others
+
+    def _fact(self, kind: str, name: str, component: Component, check: Callable[[], bool]) -> bool:
+        key = (kind, name, component)
+        if key not in self._facts and check():
+            self._facts.add(key)
+        return key in self._facts
+
+    def _never_raises(self, name: str, component: Component) -> bool:
+        transition = self.system.transitions[name]
+        delta = component.delta(transition)
+        if delta is not None:
+            return delta <= 0
+        return self.system.impossible(self.solvers[name], transition.primed(component.term) > component.term)
+
+    def _always_lowers(self, name: str, component: Component) -> bool:
+        transition = self.system.transitions[name]
+        delta = component.delta(transition)
+        if delta is not None:
+            return delta < 0
+        after = transition.primed(component.term)
+        return self.system.impossible(self.solvers[name], self.must_lower[name], after >= component.term)
+
+    def _can_lower(self, name: str, component: Component) -> bool:
+        transition = self.system.transitions[name]
+        delta = component.delta(transition)
+        if delta is not None:
+            return delta < 0
+        after = transition.primed(component.term)
+        return not self.system.impossible(self.solvers[name], after < component.term)
+
+    def _take(self, component: Component) -> None:
+        self.components.append(component)
+        for name in sorted(self.live):
+            transition = self.system.transitions[name]
+            if not touched(transition, component.names):
+                continue
+            self.solvers[name].add(transition.primed(component.term) == component.term)
+            if name in self.waiting and self._quiet(name):
+                self.waiting.discard(name)
+            if component.delta(transition) or self.system.impossible(self.solvers[name]):
+                self.live.discard(name)
+
+
+def lexicographic(components: Iterable[Component], transition: Transition) -> tuple[BoolTerm, BoolTerm, BoolTerm]:
+    """(rank' < rank, rank' = rank, rank' > rank) for one transition."""
+    lower: list[BoolTerm] = []
+    higher: list[BoolTerm] = []
+    equal: list[BoolTerm] = []
+    for component in components:
+        after = transition.primed(component.term)
+        lower.append(conj(*equal, after < component.term))
+        higher.append(conj(*equal, after > component.term))
+        equal.append(after == component.term)
+    return z3.Or(*lower), conj(*equal), z3.Or(*higher)

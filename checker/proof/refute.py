@@ -1,0 +1,110 @@
+"""Refutations: a stuck region that is closed and reached, or a fair lasso. Everything found is re-run without a solver.
+
+A gap in a proof is not a refutation. Only what is reachable, and in which a fair run can stay, is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import z3
+
+from checker.proof.interpreter import Interpreter, Step
+from checker.proof.system import System
+from checker.proof.unroll import Run, fair_lasso, reach_state
+from spec.terms import BoolTerm, conj, disj, neg
+from spec.tla import FinitelyOften, LeadsTo, Sort
+
+
+@dataclass(frozen=True)
+class Stuck:
+    """A closed set of pending states: no action leaves it but help. `atoms` are its disjuncts, by name."""
+
+    region: BoolTerm
+    atoms: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Refutation:
+    """A run that breaks the claim, the way it was found, and the stuck region where there is one."""
+
+    run: Run
+    method: str
+    stuck: Stuck | None = None
+
+
+def stuck_region(system: System, claim: LeadsTo, lemmas: Iterable[BoolTerm]) -> Stuck | None:
+    """The greatest closed set of the form R and (some counter is above 0, or some flag is set or not set).
+
+    A greatest fixpoint: while some action other than help leaves it, all atoms true in that state go.
+    """
+    inside = conj(claim.pending, neg(claim.goal))
+    region = conj(system.spec.naturals, *lemmas, inside)
+    alive = dict(_atoms(system))
+    held = {n: t for n, t in system.transitions.items() if not t.action.help}
+    solvers = {n: system.solver(region, t.relation) for n, t in held.items()}
+    dirty = True
+    while dirty and alive:
+        dirty = False
+        for name, transition in held.items():
+            while alive and (model := _leaves(system, solvers[name], transition.primed, inside, alive)) is not None:
+                gone = [a for a, term in alive.items() if z3.is_true(model.eval(term, model_completion=True))]
+                for atom in gone:
+                    del alive[atom]
+                dirty = True
+    if not alive or system.impossible(system.solver(region), disj(*alive.values())):
+        return None
+    alive = _fewest(system, region, alive)
+    return Stuck(conj(region, disj(*alive.values())), tuple(alive))
+
+
+def _fewest(system: System, region: BoolTerm, alive: dict[str, BoolTerm]) -> dict[str, BoolTerm]:
+    """The same set with fewer disjuncts: flags go first, then counters in their order, so that ledgers remain."""
+    whole = system.solver(region, disj(*alive.values()))
+    for name in sorted(alive, key=lambda n: z3.is_gt(alive[n])):
+        rest = {n: t for n, t in alive.items() if n != name}
+        if rest and system.impossible(whole, *(neg(t) for t in rest.values())):
+            alive = rest
+    return alive
+
+
+def _leaves(system, solver, primed, inside, alive):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    here = disj(*alive.values())
+    return system.query(solver, here, neg(conj(primed(inside), primed(here))))
+
+
+def _atoms(system: System) -> Iterable[tuple[str, BoolTerm]]:
+    for variable in system.spec.variables:
+        if variable.sort is Sort.NAT:
+            yield variable.name, variable.now > 0
+        else:
+            yield variable.name, variable.now
+            yield f"~{variable.name}", neg(variable.now)
+
+
+def refute_leads_to(system: System, claim: LeadsTo, lemmas: Iterable[BoolTerm]) -> Refutation | None:
+    """A reached stuck region with a fair way to stay there, else a fair lasso, else None (which proves nothing)."""
+    stuck = stuck_region(system, claim, lemmas)
+    if stuck is not None:
+        run = reach_state(system, stuck.region)
+        if run is not None:
+            return Refutation(_stay(system, run, stuck), "stuck-region", stuck)
+    run = fair_lasso(system, conj(claim.pending, neg(claim.goal)))
+    return Refutation(run, "fair-lasso") if run is not None else None
+
+
+def refute_finitely_often(system: System, claim: FinitelyOften) -> Refutation | None:
+    """A fair lasso with the event in its loop."""
+    run = fair_lasso(system, claim.during, claim.event)
+    return Refutation(run, "fair-lasso") if run is not None else None
+
+
+def _stay(system: System, run: Run, stuck: Stuck) -> Run:
+    """The run, and then every fair action until nothing moves: the last state repeats for ever."""
+    interpreter = Interpreter(system.spec)
+    state = interpreter.replay(run.steps)
+    allowed = interpreter.holds(stuck.region)
+    tail: list[Step] = interpreter.settle(state, allowed) if allowed(state) else []
+    steps = (*run.steps, *tail)
+    return Run(steps, len(steps))

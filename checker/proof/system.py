@@ -1,0 +1,131 @@
+"""A spec ready for the solver: one solver per action, with push and pop, which is many times faster than one per query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import z3
+
+from spec.terms import BoolTerm, Term, conj
+from spec.tla import Action, Sort, Spec
+
+SolverFactory = Callable[[], z3.Solver]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a proof may spend. `seed` goes to every solver; `depth` bounds the search for a counterexample."""
+
+    seed: int = 0
+    milliseconds: int = 10_000
+    """For one query."""
+    depth: int = 8
+    loop: int = 4
+    walks: int = 12
+    walk_length: int = 80
+
+
+@dataclass
+class Tally:
+    """How much a proof asked."""
+
+    queries: int = 0
+
+
+@dataclass(frozen=True)
+class Transition:
+    """One action over now and next: what it does not update is the same variable in both."""
+
+    action: Action
+    relation: BoolTerm
+    renaming: tuple[tuple[Term, Term], ...]
+
+    def primed(self, term: Term) -> Term:
+        """`term` after the action."""
+        return z3.substitute(term, *self.renaming) if self.renaming else term
+
+    @cached_property
+    def deltas(self) -> Mapping[str, int | None]:
+        """By how much each updated counter changes, where that is a fixed number; None where it depends."""
+        found: dict[str, int | None] = {}
+        for name, update in self.action.updates.items():
+            if z3.is_int(update):
+                change = z3.simplify(update - z3.Int(name))
+                found[name] = change.as_long() if z3.is_int_value(change) else None
+        return found
+
+
+@dataclass(frozen=True)
+class System:
+    """The transitions of one spec, and the solvers to ask about them."""
+
+    spec: Spec
+    limits: Limits = field(default_factory=Limits)
+    tally: Tally = field(default_factory=Tally)
+
+    def __post_init__(self) -> None:
+        """Precompute the transitions."""
+        by_name = {v.name: v for v in self.spec.variables}
+        transitions = {}
+        for action in self.spec.actions:
+            changed = [by_name[name] for name in action.updates]
+            relation = conj(action.guard, action.where, *(v.next == action.updates[v.name] for v in changed))
+            transitions[action.name] = Transition(action, relation, tuple((v.now, v.next) for v in changed))
+        object.__setattr__(self, "transitions", transitions)
+
+    transitions: Mapping[str, Transition] = field(init=False, repr=False)
+
+    def solver(self, *assertions: BoolTerm) -> z3.Solver:
+        """A fresh solver for linear integer arithmetic that holds `assertions`."""
+        solver = z3.SimpleSolver()
+        solver.set("random_seed", self.limits.seed)
+        solver.set("timeout", self.limits.milliseconds)
+        solver.add(*assertions)
+        return solver
+
+    def query(self, solver: z3.Solver, *assertions: BoolTerm) -> z3.ModelRef | None:
+        """A model of what the solver holds and `assertions`, or None if there is none. Raises UndecidedError."""
+        self.tally.queries += 1
+        solver.push()
+        try:
+            solver.add(*assertions)
+            answer = solver.check()
+            if answer == z3.sat:
+                return solver.model()
+            if answer == z3.unsat:
+                return None
+            raise UndecidedError(solver.reason_unknown())
+        finally:
+            solver.pop()
+
+    def impossible(self, solver: z3.Solver, *assertions: BoolTerm) -> bool:
+        """Whether there is no model. Raises UndecidedError."""
+        self.tally.queries += 1
+        solver.push()
+        solver.add(*assertions)
+        answer = solver.check()
+        solver.pop()
+        if answer == z3.unknown:
+            raise UndecidedError(solver.reason_unknown())
+        return bool(answer == z3.unsat)
+
+    def state_of(self, model: z3.ModelRef, *, suffix: str = "") -> dict[str, int | bool]:
+        """The values of the variables in a model; what it leaves open is 0 or false."""
+        values: dict[str, int | bool] = {}
+        for variable in self.spec.variables:
+            if variable.sort is Sort.BOOL:
+                values[variable.name] = z3.is_true(model.eval(z3.Bool(variable.name + suffix), model_completion=True))
+            else:
+                values[variable.name] = model.eval(z3.Int(variable.name + suffix), model_completion=True).as_long()
+        return values
+
+
+class UndecidedError(Exception):
+    """A solver gave up (time or incompleteness): the verdict is `unknown`, never `proved` or `refuted`."""
+
+
+def touched(transition: Transition, names: Iterable[str]) -> bool:
+    """Whether the action updates any of `names`."""
+    return not transition.action.updates.keys().isdisjoint(names)

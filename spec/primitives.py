@@ -1,0 +1,278 @@
+"""The primitives that the steps of a profile are made of. Each updates the draft it is given, in order.
+
+Names are those of DESIGN.md: reap, retry, schedule, launch, process, record; and for a pause: process, requeue,
+abort_all, drain. Each docstring names the engine's function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from spec.ledger import Ledger
+from spec.profile import Configuration, Loop, PauseMode, Profile
+from spec.requests import MarkedRequest
+from spec.terms import BoolTerm, NatTerm, conj, disj, ite, least, nat, neg
+from spec.tla import Draft, Variable
+
+
+@dataclass
+class Flow:
+    """What one primitive of a pass hands to a later one."""
+
+    result: BoolTerm | None = None
+    """A launched batch whose result can be processed now; None where the loop has no such thing yet."""
+    batch: NatTerm | None = None
+    """How many requests are in that batch."""
+
+
+class Primitives:
+    """What `Protocol` does in its passes and handlers."""
+
+    profile: Profile
+    configuration: Configuration
+    loop: Loop
+    mode: PauseMode
+    storage: bool
+    ledgers: Mapping[str, Ledger]
+    variables: Mapping[str, Variable]
+    mine: MarkedRequest | None
+
+    def gate(self, s: Draft, name: str) -> BoolTerm:
+        """See Protocol."""
+        raise NotImplementedError  # pragma: no cover - Protocol has it
+
+    def primitive(self, name: str, s: Draft, flow: Flow) -> None:
+        """Run one primitive by its name in the profile."""
+        {
+            "reap": self.reap,
+            "retry": self.retry,
+            "schedule": self.schedule,
+            "launch": self.launch,
+            "process": self.process,
+            "record": self.record,
+            "requeue": self.requeue,
+            "abort_all": self.abort_all,
+            "drain": self.drain,
+        }[name](s, flow)
+
+    # ---- the passes
+
+    def reap(self, s: Draft, _flow: Flow) -> None:
+        """`check_hicache_events`: submit what is queued, retire what is ready, allocate or revoke what was found."""
+        retired: dict[str, NatTerm] = {}
+        for ledger in self.ledgers.values():
+            for move in ledger.moves_by("reap"):
+                taken = None
+                if move.or_to is not None:
+                    source = s[ledger.counter(move.from_)]
+                    taken = s.choose(f"{ledger.name}_taken", high=source, witness=source, meaning="lookups that read on")
+                    if move.retried:
+                        self.may_retry(s, source - taken)
+                moved = ledger.move_all(s, move, taken)
+                if move.to == "retired":
+                    retired[ledger.name] = moved
+                if move.starts in self.ledgers:
+                    self.ledgers[move.starts].create(s, moved)
+        self.reap_reaches_tiers(s, retired)
+
+    def reap_reaches_tiers(self, s: Draft, retired: Mapping[str, NatTerm]) -> None:
+        """What was retired is now part of the tier that it was copied to, with the weights that filled it."""
+        device, host = s.stale_device, s.stale_host
+        if "write_through" in retired:
+            copied = retired["write_through"] > 0
+            s.has_host = disj(s.has_host, copied)
+            s.stale_host = disj(s.stale_host, conj(copied, device))
+        if "prefetch" in retired:
+            read = retired["prefetch"] > 0
+            s.has_host = disj(s.has_host, read)
+            s.stale_host = disj(s.stale_host, conj(read, s.stale_storage))
+        if "load_back" in retired:
+            loaded = retired["load_back"] > 0
+            s.has_device = disj(s.has_device, loaded)
+            s.stale_device = disj(s.stale_device, conj(loaded, host))
+
+    def retry(self, s: Draft, _flow: Flow) -> None:
+        """`_process_storage_prefetch_retries`: look up again what is due, within the budget of attempts."""
+        if not self.storage:
+            return
+        bounded = self.profile.prefetch.retry_attempts > 0
+        due = least(s.prefetch_retry, s.prefetch_budget) if bounded else s.prefetch_retry
+        again = s.choose("again", low=ite(due > 0, nat(1), nat(0)), high=due, meaning="lookups that are retried")
+        s.prefetch_retry -= again
+        if bounded:
+            s.prefetch_budget -= again
+        s.lookups += again
+        self.ledgers["prefetch"].create(s, again)
+
+    def schedule(self, s: Draft, flow: Flow) -> None:
+        """`get_next_batch_to_run`: admit waiting requests in order, at least one (memory is not modelled)."""
+        flow.batch = s.running
+        waits = s.waiting > 0
+        admitted = s.choose("admitted", low=ite(waits, nat(1), nat(0)), high=s.waiting, meaning="requests admitted")
+        if self.storage and self.profile.prefetch.cut_at_admission:
+            self.cut(s)
+        loads = s.choose("load_backs", high=admitted, meaning="admitted requests with a hit in host memory")
+        self.ledgers["load_back"].create(s, loads)
+        if self.mine:
+            self.mine.schedule(s, admitted)
+        s.waiting -= admitted
+        s.running += admitted
+
+    def cut(self, s: Draft) -> None:
+        """`check_prefetch_progress`: admission ends a lookup or a read whose time is over; its thread goes on."""
+        prefetch = self.ledgers["prefetch"]
+        for stage in ("query", "loading"):
+            count = s.choose(f"cut_{stage}", high=s[prefetch.counter(stage)], meaning=f"cut off while in {stage}")
+            prefetch.drop(s, stage, count)
+            s.prefetch_orphan += count
+
+    def launch(self, s: Draft, flow: Flow) -> None:
+        """`run_batch`: a forward starts if any request runs."""
+        batch = s.running > 0
+        load_back = self.ledgers["load_back"]
+        for move in load_back.moves_by("launch"):
+            load_back.move_all(s, move)
+        s.forwards = ite(batch, s.forwards + 1, s.forwards)
+        s.last_batch = batch
+        s.watched = batch
+        if self.loop.result_queue:
+            flow.result = s.result_pending
+            s.result_pending = batch
+            s.forward_busy = batch
+        else:
+            flow.result, flow.batch = batch, s.running
+
+    def process(self, s: Draft, flow: Flow) -> None:
+        """`process_batch_result`: requests finish, finished prefixes enter the tree and are copied to the host."""
+        if flow.result is None or flow.batch is None:
+            return  # the loop has no queued result here
+        batch = ite(flow.result, flow.batch, nat(0))
+        low, high = self.mine.process(s, batch, flow.result) if self.mine else (nat(0), batch)
+        finished = s.choose("finished", low=low, high=high, meaning="requests that finish")
+        inserted = s.choose("inserted", meaning="prefixes that enter the tree")
+        inserted = ite(batch > 0, inserted, nat(0))
+        s.running -= finished
+        s.answered += finished
+        s.has_device = disj(s.has_device, inserted > 0)
+        s.stale_device = disj(s.stale_device, conj(inserted > 0, s.stale_running))
+        s.stale_running = conj(s.stale_running, s.running > 0)
+        write_through = self.ledgers["write_through"]
+        write_through.create(s, inserted)
+        for move in write_through.moves_by("process"):
+            write_through.move_all(s, move, when=flow.result)
+
+    def record(self, s: Draft, _flow: Flow) -> None:
+        """`_record_scheduler_state_for_paused_engine`: idle or active, as `is_fully_idle()` says."""
+        s.recorded_idle = self.gate(s, "deferred_flush")
+
+    # ---- the pause handler
+
+    def requeue(self, s: Draft, _flow: Flow) -> None:
+        """`pause_generation(retract)`: running requests give up their KV and queue again, which may look up storage."""
+        retracted = s.running
+        if self.mine:
+            self.mine.requeue(s, retracted)
+        if self.storage and self.profile.prefetch.on_requeue:
+            tokens = self.profile.prefetch.threshold_tokens
+            meaning = f"retracted requests with {tokens} or more uncached tokens"
+            self.look_up(s, s.choose("long", high=retracted, meaning=meaning))
+        s.waiting += retracted
+        s.running = 0
+        s.stale_running = False
+        s.last_batch = False
+        s.watched = False
+        if self.loop.result_queue:
+            s.result_pending = False
+            s.forward_busy = False  # the handler waited for the result
+
+    def abort_all(self, s: Draft, _flow: Flow) -> None:
+        """`abort_request(abort_all)`: waiting requests leave at once, and their lookups with them."""
+        if self.storage:
+            prefetch = self.ledgers["prefetch"]
+            # The entry goes, its thread may still be in the storage call.
+            s.prefetch_orphan += prefetch.entries(s, ("query", "loading"))
+            prefetch.clear(s)
+            s.prefetch_retry = 0
+        if self.mine:
+            self.mine.abort_all(s)
+        s.answered += s.waiting
+        s.waiting = 0
+
+    def drain(self, s: Draft, _flow: Flow) -> None:
+        """The rejected design: block the handler until nothing is in flight."""
+        for ledger in self.ledgers.values():
+            ledger.clear(s)
+
+    # ---- storage lookups
+
+    def queue_one(self, s: Draft) -> None:
+        """`_add_request_to_queue`: one request joins the queue; a long uncached part is looked up in storage."""
+        if self.storage:
+            least_tokens = self.profile.prefetch.threshold_tokens
+            tokens = s.choose("tokens", low=1, witness=max(1, least_tokens), meaning="uncached tokens of the request")
+            self.look_up(s, ite(tokens >= least_tokens, nat(1), nat(0)))
+        if self.mine:
+            self.mine.arrive(s)
+        s.waiting += 1
+        s.arrived += 1
+
+    def look_up(self, s: Draft, count: NatTerm) -> None:
+        """`prefetch_from_storage`: `count` lookups start, each with its attempts."""
+        s.lookups += count
+        attempts = self.profile.prefetch.retry_attempts
+        if attempts > 1:
+            s.prefetch_budget += (attempts - 1) * count
+        self.ledgers["prefetch"].create(s, count)
+
+    def may_retry(self, s: Draft, revoked: NatTerm) -> None:
+        """`storage_prefetch_retries`: some of what was revoked is kept to be looked up again."""
+        s.prefetch_retry += s.choose("kept", high=revoked, witness=revoked, meaning="revoked lookups to retry")
+
+    # ---- caches and versions
+
+    def reaches_storage(self, s: Draft) -> None:
+        """`backup_thread_func`: a page of the host tier is written under its key."""
+        s.has_storage = True
+        if self.profile.storage.key == "tokens":
+            s.stale_storage = disj(s.stale_storage, s.stale_host)
+
+    def load(self, s: Draft) -> None:
+        """Weights are written: what any tier holds is now of an older epoch; the scheduler's version is stamped."""
+        s.loads += 1
+        s.stale_device = disj(s.stale_device, s.has_device)
+        s.stale_host = disj(s.stale_host, s.has_host)
+        if self.storage and self.profile.storage.key == "tokens":
+            s.stale_storage = disj(s.stale_storage, s.has_storage)
+        s.stale_running = disj(s.stale_running, s.running > 0)
+        s.version_split = True
+
+    def reset(self, s: Draft) -> None:
+        """`flush_cache`, granted: the tiers that it clears hold nothing, and no retry is left."""
+        s.flushes += 1
+        for tier in self.profile.flush.clears:
+            s[f"has_{tier}"] = False
+            s[f"stale_{tier}"] = False
+        s.unflushed = False
+        s.flush_wanted = False
+        s.last_batch = False
+        s.watched = False
+        if self.storage:
+            s.prefetch_retry = 0
+            if self.profile.flush.joins_storage_threads:
+                s.prefetch_orphan = 0
+
+    def answer_update(self, s: Draft) -> None:
+        """The update is answered with success: the tokenizer takes the new version too."""
+        s.updates_ok += 1
+        s.version_split = False
+        s.update_refused = False
+        s.update_waiting = False
+
+    def want_flush(self, s: Draft) -> None:
+        """A flush is wanted from its first refusal since the pause until it is granted or the engine resumes."""
+        s.flush_wanted = disj(s.flush_wanted, s.paused)
+
+    def not_watched(self, s: Draft) -> BoolTerm:
+        """The watchdog does not count, or knows that the engine is paused."""
+        return neg(s.watched)

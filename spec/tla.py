@@ -1,0 +1,337 @@
+"""A small TLA-style vocabulary over Z3.
+
+A spec has typed variables, an initial state, actions and claims. An action is written guard first, updates next; what
+it does not assign is unchanged. Counters are unbounded naturals: nothing here bounds how much is in flight.
+
+
+    def DeviceDone(self, s: Draft) -> None:
+        s.when(s.submitted > 0)
+        s.submitted -= 1
+        s.ready += 1
+
+A choice (`s.choose`) is a number that the environment picks. The guard may not read one, and each choice has a witness,
+so that ENABLED needs no quantifier: the guard implies that the witness lies in its range (obligation 0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cached_property
+from typing import Any
+
+import z3
+
+from spec.errors import SpecError
+from spec.terms import NEXT, BoolTerm, NatTerm, Term, conj, disj, free_names, nat
+
+
+class Sort(Enum):
+    """What a variable ranges over."""
+
+    BOOL = "bool"
+    NAT = "nat"
+
+
+class Fairness(Enum):
+    """What an action is assumed to do if it stays enabled (WEAK), or is enabled again and again (STRONG)."""
+
+    NONE = "none"
+    WEAK = "weak"
+    STRONG = "strong"
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One state variable; `ghost` says that the engine has no such field and only claims read it."""
+
+    name: str
+    sort: Sort
+    ghost: bool = False
+
+    @property
+    def now(self) -> Term:
+        """The variable in this state."""
+        return z3.Bool(self.name) if self.sort is Sort.BOOL else z3.Int(self.name)
+
+    @property
+    def next(self) -> Term:
+        """The variable in the next state."""
+        name = self.name + NEXT
+        return z3.Bool(name) if self.sort is Sort.BOOL else z3.Int(name)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A number that the environment picks: `low <= term <= high` (no upper bound where `high` is None)."""
+
+    name: str
+    term: NatTerm
+    low: NatTerm
+    high: NatTerm | None
+    witness: NatTerm
+    meaning: str
+
+    @property
+    def within(self) -> BoolTerm:
+        """The choice lies in its range."""
+        return self.term >= self.low if self.high is None else conj(self.term >= self.low, self.term <= self.high)
+
+
+@dataclass(frozen=True)
+class Action:
+    """One atomic step. `updates` holds only what changes; all else is unchanged."""
+
+    name: str
+    actor: str
+    engine: str
+    """The engine's own function that this models, as `file:function`."""
+    guard: BoolTerm
+    choices: tuple[Choice, ...]
+    updates: Mapping[str, Term]
+    fairness: Fairness = Fairness.NONE
+    help: bool = False
+    """Whether it is help from outside (continue, abort, another request): what a stuck region may leave by."""
+
+    @property
+    def where(self) -> BoolTerm:
+        """All choices lie in their ranges."""
+        return conj(*(choice.within for choice in self.choices))
+
+    def at_witness(self, term: Term) -> Term:
+        """`term` with each choice replaced by its witness."""
+        for choice in reversed(self.choices):
+            term = z3.substitute(term, (choice.term, choice.witness))
+        return term
+
+    @property
+    def enabled(self) -> BoolTerm:
+        """The guard holds and the witness changes the state: a lower bound of TLA's ENABLED <<A>>_vars."""
+        changes = [self.at_witness(new) != _variable_of(name, new) for name, new in self.updates.items()]
+        return conj(self.guard, disj(*changes))
+
+    @cached_property
+    def guard_reads(self) -> frozenset[str]:
+        """Names that the guard reads."""
+        return free_names(self.guard)
+
+    @cached_property
+    def update_reads(self) -> Mapping[str, frozenset[str]]:
+        """For each updated variable, the names (choices included) that its new value reads."""
+        return {name: free_names(term) for name, term in self.updates.items()}
+
+    @cached_property
+    def choice_reads(self) -> Mapping[str, frozenset[str]]:
+        """For each choice, the names that its range and witness read."""
+        return {c.term.decl().name(): free_names(c.within) | free_names(c.witness) for c in self.choices}
+
+
+def _variable_of(name: str, like: Term) -> Term:
+    return z3.Bool(name) if z3.is_bool(like) else z3.Int(name)
+
+
+class Draft:
+    """A state under construction: reading gives the value so far, assigning updates it; primitives compose in order."""
+
+    def __init__(self, variables: Mapping[str, Variable], action_name: str) -> None:
+        """Start from the current state."""
+        object.__setattr__(self, "_variables", variables)
+        object.__setattr__(self, "_name", action_name)
+        object.__setattr__(self, "_values", {name: v.now for name, v in variables.items()})
+        object.__setattr__(self, "_guard", [])
+        object.__setattr__(self, "_choices", [])
+        object.__setattr__(self, "_touched", set())
+
+    _variables: Mapping[str, Variable]
+    _name: str
+    _values: dict[str, Term]
+    _guard: list[BoolTerm]
+    _choices: list[Choice]
+    _touched: set[str]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._variables
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - a term of either sort
+        if name not in self._values:
+            raise SpecError(f"{self._name}: no variable {name!r}; valid: {', '.join(sorted(self._values))}")
+        return self._values[name]
+
+    def __setitem__(self, name: str, value: Term | int | bool) -> None:
+        variable = self._variables.get(name)
+        if variable is None:
+            raise SpecError(f"{self._name}: no variable {name!r}; valid: {', '.join(sorted(self._values))}")
+        if isinstance(value, bool):
+            value = z3.BoolVal(value)
+        elif isinstance(value, int):
+            value = nat(value)
+        self._values[name] = value
+        self._touched.add(name)
+
+    __getattr__ = __getitem__
+    __setattr__ = __setitem__
+
+    def when(self, *conditions: BoolTerm) -> None:
+        """Add to the guard. Raises SpecError after an update or a choice: guard first."""
+        if self._touched or self._choices:
+            raise SpecError(f"{self._name}: a guard after an update or a choice")
+        self._guard.extend(conditions)
+
+    def choose(  # noqa: PLR0913 - a choice has these parts
+        self,
+        name: str,
+        *,
+        low: NatTerm | int = 0,
+        high: NatTerm | int | None = None,
+        witness: NatTerm | int | None = None,
+        meaning: str = "",
+    ) -> NatTerm:
+        """A number picked by the environment, between `low` and `high`; `witness` defaults to `low`."""
+        term = z3.Int(f"{self._name}.{name}")
+        low = nat(low) if isinstance(low, int) else low
+        high = nat(high) if isinstance(high, int) else high
+        picked = low if witness is None else (nat(witness) if isinstance(witness, int) else witness)
+        self._choices.append(Choice(name, term, low, high, picked, meaning))
+        return term
+
+    def finish(self, **parts: Any) -> Action:  # noqa: ANN401 - the rest of Action's fields
+        """The action that was drafted."""
+        updates = {
+            name: z3.simplify(self._values[name])
+            for name in self._variables
+            if name in self._touched and not self._values[name].eq(self._variables[name].now)
+        }
+        guard = z3.simplify(conj(*self._guard))
+        return Action(name=self._name, guard=guard, choices=tuple(self._choices), updates=updates, **parts)
+
+
+@dataclass(frozen=True)
+class Always:
+    """A predicate of every reachable state."""
+
+    holds: BoolTerm
+
+
+@dataclass(frozen=True)
+class EachStep:
+    """A predicate of every reachable step, over now and next; `but` names actions that it does not speak of."""
+
+    holds: BoolTerm
+    but: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class LeadsTo:
+    """`pending ~> goal` under the fairness of the actions."""
+
+    pending: BoolTerm
+    goal: BoolTerm
+
+
+@dataclass(frozen=True)
+class FinitelyOften:
+    """While `during` holds, the steps with `event` (over now and next) are finite in number; needs no fairness."""
+
+    during: BoolTerm
+    event: BoolTerm
+
+
+Claim = Always | EachStep | LeadsTo | FinitelyOften
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A state machine: variables, one initial state, actions."""
+
+    name: str
+    variables: tuple[Variable, ...]
+    init: Mapping[str, int | bool]
+    actions: tuple[Action, ...]
+    definitions: Mapping[str, BoolTerm] = field(default_factory=dict)
+    """Named state predicates, e.g. the gates."""
+
+    def variable(self, name: str) -> Variable:
+        """The variable of this name. Raises SpecError where there is none."""
+        for variable in self.variables:
+            if variable.name == name:
+                return variable
+        raise SpecError(f"{self.name}: no variable {name!r}")
+
+    def action(self, name: str) -> Action:
+        """The action of this name. Raises SpecError where there is none."""
+        for action in self.actions:
+            if action.name == name:
+                return action
+        raise SpecError(f"{self.name}: no action {name!r}")
+
+    @property
+    def initial(self) -> BoolTerm:
+        """Init, as a term."""
+        return conj(*(v.now == z3.BoolVal(x) if isinstance(x := self.init[v.name], bool) else v.now == x
+                      for v in self.variables))
+
+    @property
+    def naturals(self) -> BoolTerm:
+        """TypeOK: every counter is a natural number."""
+        return conj(*(v.now >= 0 for v in self.variables if v.sort is Sort.NAT))
+
+    def primed(self, term: Term) -> Term:
+        """`term` in the next state."""
+        return z3.substitute(term, *((v.now, v.next) for v in self.variables))
+
+    def step(self, action: Action) -> BoolTerm:
+        """The action as a relation between now and next, its choices free."""
+        frame = [v.next == action.updates.get(v.name, v.now) for v in self.variables]
+        return conj(action.guard, action.where, *frame)
+
+    def without_fairness(self, name: str) -> Spec:
+        """The same spec with one action no longer fair."""
+        actions = tuple(replace(a, fairness=Fairness.NONE) if a.name == name else a for a in self.actions)
+        return replace(self, actions=actions)
+
+    def relevant(self, *terms: Term) -> Spec:
+        """The cone of influence: only the variables that can influence `terms`, and the actions that touch them.
+
+        What is dropped neither enables nor changes what is kept, so that runs of the two agree on what is kept. A
+        fair action that changes nothing kept becomes a stuttering step and goes too.
+        """
+        keep = {n.removesuffix(NEXT) for t in terms for n in free_names(t)} & {v.name for v in self.variables}
+        while True:
+            grown = set(keep)
+            for action in self.actions:
+                if keep & action.updates.keys():
+                    grown |= _reads_for(action, keep)
+            grown &= {v.name for v in self.variables}
+            if grown == keep:
+                break
+            keep = grown
+        variables = tuple(v for v in self.variables if v.name in keep)
+        actions = tuple(_restricted(a, keep) for a in self.actions if keep & a.updates.keys())
+        return replace(self, variables=variables, init={v.name: self.init[v.name] for v in variables}, actions=actions)
+
+
+def _used_choices(action: Action, keep: Set[str]) -> tuple[Choice, ...]:
+    """The choices that the kept updates depend on, through the ranges of others too.
+
+    A range is never empty (obligation 0), so an unused choice restricts nothing.
+    """
+    names: set[str] = set().union(*(action.update_reads[n] for n in keep & action.updates.keys()))
+    used: list[Choice] = []
+    for choice in reversed(action.choices):
+        if (name := choice.term.decl().name()) in names:
+            used.append(choice)
+            names |= action.choice_reads[name]
+    return tuple(reversed(used))
+
+
+def _reads_for(action: Action, keep: Set[str]) -> set[str]:
+    names = set(action.guard_reads)
+    for choice in _used_choices(action, keep):
+        names |= action.choice_reads[choice.term.decl().name()]
+    return names.union(*(action.update_reads[name] for name in keep & action.updates.keys()))
+
+
+def _restricted(action: Action, keep: Set[str]) -> Action:
+    updates = {n: t for n, t in action.updates.items() if n in keep}
+    return replace(action, updates=updates, choices=_used_choices(action, keep))
