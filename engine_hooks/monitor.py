@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from engine_hooks.compiled import CompiledProfile, Predicate, StuckKey
 from engine_hooks.errors import LostSightError, ProtocolViolationError
 from engine_hooks.monitor_board import Board, Violation
-from engine_hooks.monitor_text import HOOKS, NEEDS, blocker_names, describe
+from engine_hooks.monitor_text import HOOKS, NEEDS, Finding, blocker_names, describe
 from engine_hooks.observation import NOWHERE, VARIABLES, Observation, Rank
 
 if TYPE_CHECKING:
@@ -306,9 +306,10 @@ class Monitor:
         if property_id in self._episodes:
             return
         self._episodes.add(property_id)
-        message = describe(self.profile, property_id, what, seen, self._since)
+        now = self._clock()
+        message = describe(self.profile, Finding(property_id, what, seen, now, self._since))
         number = seen.sequence if seen is not None else 0
-        self.board.report(Violation(property_id, str(self.options.rank), number, self._clock(), message))
+        self.board.report(Violation(property_id, str(self.options.rank), number, now, message))
         logger.error("quiesce: %s", message)
         if self.options.enforce:
             raise ProtocolViolationError(message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -68,18 +68,32 @@ def describe_ledgers(profile: CompiledProfile, seen: Observation, now: float) ->
     return "; ".join(parts)
 
 
-def describe(
-    profile: CompiledProfile, property_id: str, what: str, seen: Observation | None, since: float | None
-) -> str:
-    """The one line that an episode is logged with; `since` is the start of the pause (wall-clock s), if paused."""
-    now = time.time()
+@dataclass(frozen=True)
+class Finding:
+    """A property that does not hold."""
+
+    property: str
+    what: str
+    """What was seen, in a few words."""
+    seen: Observation | None
+    now: float
+    """Wall-clock time (s)."""
+    since: float | None
+    """Start of the pause (wall-clock s); None while running."""
+
+
+def describe(profile: CompiledProfile, finding: Finding) -> str:
+    """The one line that an episode is logged with."""
+    seen, now = finding.seen, finding.now
     ledgers = ""
-    if seen is not None and property_id in _ABOUT_LEDGERS:
+    if seen is not None and finding.property in _ABOUT_LEDGERS:
         ledgers = describe_ledgers(profile, seen, now)
     where = ""
     if seen is not None:
         where = f" on {seen.rank}, pass {seen.sequence} of loop {seen.loop}"
-    paused = f", paused for {now - since:.2f} s" if since is not None else ""
+    paused = f", paused for {now - finding.since:.2f} s" if finding.since is not None else ""
     mode = f" ({seen.mode})" if seen is not None and seen.mode else ""
     held = f"; in flight: {ledgers}" if ledgers else ""
-    return f"{property_id} does not hold{where}{paused}{mode}: {what}{held}; now: {_ADVICE[property_id]}"
+    return (
+        f"{finding.property} does not hold{where}{paused}{mode}: {finding.what}{held}; now: {_ADVICE[finding.property]}"
+    )

@@ -1,0 +1,45 @@
+"""The environment variables, and what a wrong value says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine_hooks.errors import SettingsError
+from engine_hooks.settings import Mode, Settings
+
+KNOWN = {"reap-while-paused": "", "another": ""}
+
+
+def test_nothing_set_is_observe_without_remedies() -> None:
+    settings = Settings.from_environment({})
+    assert settings == Settings(Mode.OBSERVE, (), None)
+    assert settings.chosen_remedies(KNOWN) == ()
+
+
+@pytest.mark.parametrize("text", ["off", "observe", "enforce", " Enforce "])
+def test_modes(text: str) -> None:
+    assert Settings.from_environment({"QUIESCE": text}).mode.value == text.strip().lower()
+
+
+def test_an_unknown_mode_names_the_value_and_the_valid_ones() -> None:
+    with pytest.raises(SettingsError, match=r"QUIESCE='enforced' is not a mode; valid: off, observe, enforce"):
+        Settings.from_environment({"QUIESCE": "enforced"})
+
+
+def test_remedies_by_name_and_all() -> None:
+    one = Settings.from_environment({"QUIESCE_REMEDIES": " reap-while-paused , "})
+    assert one.chosen_remedies(KNOWN) == ("reap-while-paused",)
+    every = Settings.from_environment({"QUIESCE_REMEDIES": "all"})
+    assert every.chosen_remedies(KNOWN) == ("another", "reap-while-paused")
+
+
+def test_an_unknown_remedy_names_the_value_and_the_valid_ones() -> None:
+    settings = Settings.from_environment({"QUIESCE_REMEDIES": "reap-while-pausing,another"})
+    with pytest.raises(SettingsError, match=r"'reap-while-pausing', unknown; valid: all, another, reap-while-paused"):
+        settings.chosen_remedies(KNOWN)
+
+
+def test_status_directory() -> None:
+    assert Settings.from_environment({"QUIESCE_STATUS_DIR": "somewhere"}).status_dir == Path("somewhere")
