@@ -98,6 +98,7 @@ def test_with_the_remedy_a_slow_transfer_is_no_violation() -> None:
         bench.paused_pass(write_through_submitted=1)
     assert bench.sink.violated() == {}
     assert bench.sink.gauges[BLOCKED] == 1
+    assert bench.sink.gauges["hook_applied", "stuck_region"] == 1
     bench.paused_pass()
     assert bench.sink.gauges[BLOCKED] == 0
 

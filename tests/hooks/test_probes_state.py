@@ -1,7 +1,7 @@
 """Reading the scheduler's state, on stand-ins."""
 
 # Stand-ins have no types that the engine's objects would share; a parametrized test has booleans as arguments.
-# ruff: noqa: ANN401, FBT001
+# ruff: noqa: FBT001
 
 from __future__ import annotations
 

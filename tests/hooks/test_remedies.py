@@ -22,7 +22,7 @@ CARD = {"version": "1", "spec_digest": "d", "remedies": ["reap-while-paused"]}
 def engine(**changes: Any) -> Any:
     calls: list[bool] = []
 
-    def reap(should_retry_storage_prefetch: bool = True) -> None:  # noqa: FBT001, FBT002 - the engine's signature
+    def reap(should_retry_storage_prefetch: bool = True) -> None:  # noqa: FBT002 - the engine's signature
         calls.append(should_retry_storage_prefetch)
 
     fields = {
