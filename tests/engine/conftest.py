@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from harness import ASKED_TOKENS, PROMPT, SETUPS, Engine, Models, Setup
+from harness import ASKED_TOKENS, PROMPT, SETUPS, Engine, Fresh, Models, Setup
 
 from engine_hooks.sglang.testbed import tinymodel
 from engine_hooks.sglang.testbed.server import Server, ServerOptions
@@ -32,11 +32,26 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
 
 
 @pytest.fixture(scope="session")
-def fresh_answer(models: Models, tmp_path_factory: pytest.TempPathFactory) -> list[int]:
-    """What a fresh engine with the new weights answers to PROMPT."""
+def fresh(models: Models, tmp_path_factory: pytest.TempPathFactory) -> Fresh:
     folder = tmp_path_factory.mktemp("fresh")
     with Server(ServerOptions(models.new, folder, environment={"QUIESCE": "off"})) as server:
-        return Engine(server, models.new).ask(PROMPT, ASKED_TOKENS).output_ids
+        engine = Engine(server, models.new)
+        answer = engine.ask(PROMPT, ASKED_TOKENS).output_ids
+        engine.rank.d2h.wait(lambda switch: switch.done > 0)
+        listening = [c.laddr for p in server.processes() for c in p.net_connections() if c.status == "LISTEN"]
+        return Fresh(
+            answer=answer,
+            copies=engine.rank.d2h.done,
+            installed_ranks=server.control.installed_ranks(),
+            address=next(address.ip for address in listening if address.port == server.port),
+            family=[process.pid for process in server.processes()],
+        )
+
+
+@pytest.fixture(scope="session")
+def fresh_answer(fresh: Fresh) -> list[int]:
+    """What a fresh engine with the new weights answers to PROMPT."""
+    return fresh.answer
 
 
 @pytest.fixture(scope="session")

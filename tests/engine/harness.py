@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import requests
 from prometheus_client.parser import text_string_to_metric_families
 
+from engine_hooks.sglang.testbed import launch
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from engine_hooks.sglang.testbed.server import Server
 
@@ -87,6 +90,27 @@ class Models:
     new: Path
 
 
+@dataclass(frozen=True)
+class Fresh:
+    """What was seen of a fresh engine with the new weights, which is gone."""
+
+    answer: list[int]
+    """To PROMPT, ASKED_TOKENS tokens."""
+    copies: int
+    """Device-to-host copies that went through the testbed."""
+    installed_ranks: int
+    address: str
+    """On which the HTTP server listened."""
+    family: list[int]
+    """Ids of all its processes."""
+
+
+def rewritten(old: str, new: str) -> dict[str, str]:
+    """Environment of an engine whose source says `new` wherever it said the word `old`, as a later version might."""
+    path = [str(Path(__file__).parent / "rewriting"), *launch.standin_paths()]
+    return {"PYTHONPATH": os.pathsep.join(path), "QUIESCE_TEST_REWRITE": f"{old}={new}"}
+
+
 class Metrics:
     """One scrape."""
 
@@ -108,6 +132,10 @@ class Metrics:
         """Label value to the sum over all series of `name` with it."""
         values = {s.labels[label] for s in self._samples if s.name == name and label in s.labels}
         return {value: self.value(name, **{label: value}) for value in sorted(values)}
+
+    def violations_since(self, before: Metrics) -> dict[str, float]:
+        """Property to how often it was violated after `before` was scraped; those that were not are left out."""
+        return {p: count - before.violations[p] for p, count in self.violations.items() if count > before.violations[p]}
 
     @property
     def violations(self) -> dict[str, float]:

@@ -10,6 +10,7 @@ pytestmark = pytest.mark.engine
 LENGTHS = (40, 90, 150)
 
 
+@on(loop="normal", storage="none", remedies="")
 def test_the_two_models_answer_differently(served: Engine, fresh_answer: list[int]) -> None:
     assert served.ask(PROMPT, ASKED_TOKENS).output_ids != fresh_answer
 

@@ -97,14 +97,21 @@ class Server:
         """What all processes of the engine have printed so far."""
         return self.log_file.read_text(errors="replace")
 
+    def processes(self) -> list[psutil.Process]:
+        """The server's process and every one that it started, as far as they live."""
+        if self._process is None:
+            return []
+        try:
+            root = psutil.Process(self._process.pid)
+            return [*root.children(recursive=True), root]
+        except psutil.NoSuchProcess:
+            return []
+
     def end(self) -> None:
         """End the server and every process that it started, each by its id."""
         if self._process is None:
             return
-        family: list[psutil.Process] = []
-        with contextlib.suppress(psutil.NoSuchProcess):
-            root = psutil.Process(self._process.pid)
-            family = [*root.children(recursive=True), root]
+        family = self.processes()
         for process in family:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()

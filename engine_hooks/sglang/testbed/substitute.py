@@ -15,7 +15,7 @@ from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 from sglang.srt.runtime_context import get_parallel
 
 from engine_hooks.sglang.testbed import copies, streams
-from engine_hooks.sglang.testbed.control import Gate, InjectedFailureError, Kind, RankGates, RankId
+from engine_hooks.sglang.testbed.control import Gate, InjectedFailureError, Kind, RankGates, RankId, report_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,7 +97,9 @@ class Substitute:
         # SGLang logs a hook that it could not apply and carries on, so ask it what it applied.
         missing = sorted(set(self._hooks) - HookRegistry._patched)  # noqa: SLF001 - there is no public way to ask
         if missing:
-            raise RuntimeError(f"SGLang did not apply these hooks of the testbed: {', '.join(missing)}")
+            reason = f"SGLang did not apply these hooks of the testbed: {', '.join(missing)}"
+            report_failure(self._directory, reason)
+            raise RuntimeError(reason)
         self._gates.report_installed()
 
     def _submit_d2h(self, submit: Callable[..., object], engine: Any, *args: object, **kwargs: object) -> object:  # noqa: ANN401 - SGLang ships no types

@@ -1,0 +1,104 @@
+"""Engines that quiesce does not know: they serve on, and metric and log say what is no longer watched."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from harness import PROMPT, REMEDY, Engine, Models, Setup, prompt, rewritten
+
+from engine_hooks.sglang.testbed.server import Server, ServerOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.engine
+
+SETUP = Setup("overlap", "none", REMEDY)
+
+
+@contextmanager
+def engine_with(models: Models, folder: Path, old: str, new: str) -> Iterator[Engine]:
+    environment = SETUP.environment | rewritten(old, new)
+    with Server(ServerOptions(models.old, folder, arguments=SETUP.arguments, environment=environment)) as server:
+        yield Engine(server, models.old)
+
+
+def serve_on(engine: Engine, models: Models) -> None:
+    """Requests, a pause, an update and what comes after, as if nothing were lost."""
+    stream = engine.generate(PROMPT, 100)
+    stream.wait_tokens(1)
+    engine.rank.d2h.wait_idle()
+    engine.pause("retract")
+    engine.continue_()
+    stream.result()
+    engine.settle()
+    assert engine.update_from_disk(models.new).success
+    engine.ask(prompt(300, seed=71))
+
+
+def hooks(engine: Engine) -> dict[str, float]:
+    return engine.metrics().by("quiesce_hook_applied", "hook")
+
+
+def test_an_exception_inside_a_probe(models: Models, tmp_path: Path) -> None:
+    """The entries of a transfer have another attribute, which a probe reads when the first is in flight."""
+    with engine_with(models, tmp_path, "node_ids", "nodes_of_the_tree") as engine:
+        assert set(hooks(engine).values()) == {1}
+        serve_on(engine, models)
+        lost = {hook for hook, applied in hooks(engine).items() if not applied}
+        assert lost == {"state"}
+        (line,) = (line for line in engine.log().splitlines() if "hook state is lost" in line)
+        assert "AttributeError" in line
+        assert "node_ids" in line
+        assert "paused-flush-succeeds" in line.partition("no longer checked")[2]
+        # The remedy does not depend on the probe.
+        assert engine.metrics().value("quiesce_remedy_active", remedy=REMEDY) == 1
+        drains_while_paused(engine)
+
+
+def drains_while_paused(engine: Engine) -> None:
+    engine.rank.d2h.hold()
+    stream = engine.generate(prompt(400, seed=73), 50)
+    engine.rank.d2h.wait_in_flight()
+    engine.pause("retract")
+    assert not engine.flush().success
+    engine.rank.d2h.release()
+    engine.flush_until_done()
+    engine.continue_()
+    stream.result()
+
+
+def test_a_renamed_method(models: Models, tmp_path: Path) -> None:
+    with engine_with(models, tmp_path, "_record_scheduler_state_for_paused_engine", "_note_paused_pass") as engine:
+        lost = {hook for hook, applied in hooks(engine).items() if not applied}
+        assert lost == {"paused_pass"}
+        (line,) = (line for line in engine.log().splitlines() if "hook paused_pass is lost" in line)
+        assert "_record_scheduler_state_for_paused_engine" in line
+        assert "paused-flush-succeeds" in line.partition("no longer checked")[2]
+        # The remedy has lost its place, and says so.
+        assert engine.metrics().value("quiesce_remedy_active", remedy=REMEDY) == 0
+        serve_on(engine, models)
+        # What does not need that hook is still watched.
+        assert engine.metrics().value("quiesce_checks_total", property="no-forward-while-paused") > 0
+        assert engine.metrics().value("quiesce_checks_total", property="paused-flush-succeeds") == 0
+
+
+def test_a_renamed_attribute(models: Models, tmp_path: Path) -> None:
+    with engine_with(models, tmp_path, "ongoing_write_through", "writes_in_flight") as engine:
+        applied = hooks(engine)
+        assert applied["state"] == 0
+        assert "ongoing_write_through" in "".join(line for line in engine.log().splitlines() if "quiesce: " in line)
+        serve_on(engine, models)
+
+
+def test_an_unknown_version(models: Models, tmp_path: Path) -> None:
+    with engine_with(models, tmp_path, "0.5.23", "0.99.0") as engine:
+        assert set(hooks(engine).values()) == {0}
+        assert engine.metrics().value("quiesce_info", engine_version="0.99.0") == 1
+        (line,) = (line for line in engine.log().splitlines() if "no profile of sglang" in line)
+        assert "0.99.0" in line
+        assert "no remedy is active" in line
+        serve_on(engine, models)
