@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from hooks_fakes import Bench, ack, operation, queue_of
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine_hooks.monitor import Monitor
@@ -20,6 +20,7 @@ NODES = st.integers(0, 9)
 GROUPS = st.lists(st.lists(NODES, max_size=3), max_size=4)
 
 
+@settings(deadline=None)
 @given(st.sets(NODES), GROUPS, st.lists(st.tuples(st.lists(NODES, max_size=3), st.booleans()), max_size=4))
 def test_the_stages_of_a_copy_ledger_add_up_to_it(
     entries: set[int], queued: list[list[int]], acks: list[tuple[list[int], bool]]
@@ -31,6 +32,7 @@ def test_the_stages_of_a_copy_ledger_add_up_to_it(
     assert min(stages) >= 0
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_the_stages_of_a_copy_ledger_are_what_the_engine_would_reap(data: st.DataObject) -> None:
     """Each entry in exactly one place, as the engine keeps them: the split is exact, not only the sum."""
@@ -43,6 +45,7 @@ def test_the_stages_of_a_copy_ledger_are_what_the_engine_would_reap(data: st.Dat
     assert stages == (waiting, len(finished) - ready, ready)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.booleans(), st.booleans(), st.booleans(), st.integers(0, 3))), st.integers(0, 3))
 def test_the_stages_of_prefetch_add_up_and_foreign_operations_do_not_count(
     entries: list[tuple[bool, bool, bool, int]], foreign: int
@@ -68,6 +71,7 @@ def test_the_stages_of_prefetch_add_up_and_foreign_operations_do_not_count(
     assert sum(stages) == len(ongoing)
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.tuples(st.booleans(), NODES), max_size=4), max_size=20))
 def test_ages_are_those_of_a_plain_table(passes: list[list[tuple[bool, int]]]) -> None:
     """A new key goes to the end of the engine's dict; entries leave from anywhere.
@@ -146,6 +150,7 @@ def play(bench: Bench, step: tuple[str, Any, int]) -> None:
             monitor.lost(what, "for a test")
 
 
+@settings(deadline=None)
 @given(st.lists(STEPS, max_size=30))
 def test_skipping_repeated_passes_changes_no_count_and_no_gauge(steps: list[tuple[str, Any, int]]) -> None:
     clever, plain = Bench(), Bench(kind=EveryPass)
