@@ -65,6 +65,7 @@ class Ledger:
         s[self.ahead] = ite(mark > 0, s[counter] + mark - 1, s[self.ahead])
         s[self.mark(first)] = disj(s[self.mark(first)], mark > 0)
         s[counter] += count
+        s.works = ite(s.paused, s.works + count, s.works)
 
     def move_all(self, s: Draft, move: Move, count: NatTerm | None = None, *, when: BoolTerm | None = None) -> NatTerm:
         """Everything in `move.from_` goes on (`count` of it, the rest to `or_to`). Returns how many left the stage."""
@@ -83,7 +84,7 @@ class Ledger:
         if move.or_to is not None:
             taken = s.choose(
                 f"follow_{self.name}_{move.from_}",
-                low=ite(going == moving, nat(1), nat(0)),
+                low=ite(conj(going == moving, going > 0), nat(1), nat(0)),
                 high=ite(going > 0, nat(1), nat(0)),
                 meaning="whether the followed entry goes on",
             )

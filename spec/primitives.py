@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from spec.ledger import Ledger
 from spec.profile import Configuration, Loop, PauseMode, Profile
 from spec.requests import MarkedRequest
-from spec.terms import BoolTerm, NatTerm, conj, disj, ite, least, nat, neg
+from spec.terms import BoolTerm, NatTerm, conj, disj, ite, least, nat
 from spec.tla import Draft, Variable
 
 
@@ -272,7 +272,3 @@ class Primitives:
     def want_flush(self, s: Draft) -> None:
         """A flush is wanted from its first refusal since the pause until it is granted or the engine resumes."""
         s.flush_wanted = disj(s.flush_wanted, s.paused)
-
-    def not_watched(self, s: Draft) -> BoolTerm:
-        """The watchdog does not count, or knows that the engine is paused."""
-        return neg(s.watched)

@@ -59,7 +59,7 @@ class Protocol(Primitives):
         ghosts = ["update_refused", "update_waiting", "unflushed", "version_split", "stale_running"]
         ghosts += [f"{kind}_{tier}" for tier in tiers for kind in ("has", "stale")]
         counts = ["late", "waiting", "running"]
-        counters = ["arrived", "answered", "forwards", "flushes", "loads", "updates_ok"]
+        counters = ["arrived", "answered", "forwards", "flushes", "loads", "updates_ok", "works"]
         if self.storage:
             counts += ["prefetch_retry", "prefetch_budget", "prefetch_orphan"]
             counters.append("lookups")

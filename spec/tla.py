@@ -50,12 +50,12 @@ class Variable:
     sort: Sort
     ghost: bool = False
 
-    @property
+    @cached_property
     def now(self) -> Term:
         """The variable in this state."""
         return z3.Bool(self.name) if self.sort is Sort.BOOL else z3.Int(self.name)
 
-    @property
+    @cached_property
     def next(self) -> Term:
         """The variable in the next state."""
         name = self.name + NEXT
@@ -105,7 +105,7 @@ class Action:
             term = z3.substitute(term, (choice.term, choice.witness))
         return term
 
-    @property
+    @cached_property
     def enabled(self) -> BoolTerm:
         """The guard holds and the witness changes the state: a lower bound of TLA's ENABLED <<A>>_vars."""
         changes = [self.at_witness(new) != _variable_of(name, new) for name, new in self.updates.items()]
@@ -265,13 +265,13 @@ class Spec:
                 return action
         raise SpecError(f"{self.name}: no action {name!r}")
 
-    @property
+    @cached_property
     def initial(self) -> BoolTerm:
         """Init, as a term."""
         return conj(*(v.now == z3.BoolVal(x) if isinstance(x := self.init[v.name], bool) else v.now == x
                       for v in self.variables))
 
-    @property
+    @cached_property
     def naturals(self) -> BoolTerm:
         """TypeOK: every counter is a natural number."""
         return conj(*(v.now >= 0 for v in self.variables if v.sort is Sort.NAT))

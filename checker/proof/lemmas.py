@@ -91,9 +91,9 @@ def _zero(variable: Variable) -> BoolTerm:
     return neg(variable.now) if variable.sort is Sort.BOOL else variable.now == 0
 
 
-def find_lemmas(system: System, samples: Samples) -> list[BoolTerm]:
-    """The largest set of candidates that is inductive together with TypeOK."""
-    return _houdini(system, list(candidates(system.spec, samples)))
+def find_lemmas(system: System, samples: Samples, wanted: Iterable[BoolTerm] = ()) -> list[BoolTerm]:
+    """The largest set of candidates, `wanted` among them, that is inductive together with TypeOK."""
+    return _houdini(system, [*candidates(system.spec, samples), *wanted])
 
 
 def _houdini(system: System, alive: list[BoolTerm]) -> list[BoolTerm]:

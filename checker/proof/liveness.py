@@ -49,26 +49,45 @@ class _Goal:
         return conj(*parts)
 
 
-def prove_leads_to(system: System, claim: LeadsTo, lemmas: Iterable[BoolTerm], nesting: int = 2) -> Proof | Gap:
-    """A proof of the claim, or the gap that remains. Raises UndecidedError."""
-    return _prove(system, _Goal(claim, tuple(lemmas)), nesting)
+class LeadsToSearch:
+    """The search for a proof of one claim, which can be taken up again with more templates."""
+
+    def __init__(self, system: System, claim: LeadsTo, lemmas: Iterable[BoolTerm]) -> None:
+        """Nothing is asked before the first `attempt`."""
+        self.system = system
+        self.goal = _Goal(claim, tuple(lemmas))
+        self._ranks: RankSearch | None = None
+
+    def attempt(self, tiers: slice = slice(0, None)) -> Proof | Gap:
+        """A proof over these tiers of templates (and all tried before), or the gap. Raises UndecidedError."""
+        if self._ranks is None:
+            dropped = _dropped(self.system, self.goal, self.goal.region(self.system))
+            if dropped:
+                return dropped
+            self._ranks = _rank_search(self.system, self.goal)
+        return _conclude(self.system, self.goal, self._ranks, tiers, nesting=1)
 
 
-def _prove(system: System, goal: _Goal, nesting: int) -> Proof | Gap:
-    region = goal.region(system)
-    dropped = _dropped(system, goal, region)
-    if dropped:
-        return dropped
+def prove_leads_to(system: System, claim: LeadsTo, lemmas: Iterable[BoolTerm]) -> Proof | Gap:
+    """A proof of the claim over all templates, or the gap that remains. Raises UndecidedError."""
+    return LeadsToSearch(system, claim, lemmas).attempt()
+
+
+def _rank_search(system: System, goal: _Goal) -> RankSearch:
     must = {a.name: _must_lower(a) for a in system.spec.actions if a.fairness is not Fairness.NONE}
-    search = RankSearch(system, region, goal.stays, must)
-    rank = tuple(search.run())
+    return RankSearch(system, goal.region(system), goal.stays, must)
+
+
+def _conclude(system: System, goal: _Goal, search: RankSearch, tiers: slice, nesting: int) -> Proof | Gap:
+    region = goal.region(system)
+    rank = tuple(search.run(tiers))
     weak = [n for n in sorted(search.helpful) if system.transitions[n].action.fairness is Fairness.WEAK]
     helpful = _persistent(system, search, weak)
     needed, stuck = _someone_enabled(system, region, helpful)
     if stuck is None:
         return Proof(goal.claim, goal.lemmas, rank, tuple(needed), within=goal.within)
     for name in sorted(search.helpful - set(weak)):
-        nested = _recurs(system, goal, region, rank, name, nesting)
+        nested = _recurs(system, goal, rank, name, nesting)
         if nested is not None:
             return Proof(goal.claim, goal.lemmas, rank, (name,), ((name, nested),), goal.within)
     return Gap(7, "no helpful fair action is enabled, or none stays enabled", stuck)
@@ -127,16 +146,19 @@ def _someone_enabled(
     return [name for name, mark in marks.items() if str(mark) in core], None
 
 
-def _recurs(  # noqa: PLR0913 - the parts of the nested goal
-    system: System, goal: _Goal, region: BoolTerm, rank: tuple[Component, ...], name: str, nesting: int
+def _recurs(
+    system: System, goal: _Goal, rank: tuple[Component, ...], name: str, nesting: int
 ) -> Proof | None:
     """A proof that the strongly fair action is enabled again and again while the rank stays equal."""
-    if nesting == 0 or goal.within is not None:
+    if nesting == 0:
         return None
     enabled = system.transitions[name].action.enabled
     inner = LeadsTo(pending=z3.BoolVal(val=True), goal=enabled)
     outer = conj(goal.claim.pending, neg(goal.claim.goal))
-    found = _prove(system, _Goal(inner, goal.lemmas, (outer, rank)), nesting - 1)
+    inside = _Goal(inner, goal.lemmas, (outer, rank))
+    if _dropped(system, inside, inside.region(system)):
+        return None
+    found = _conclude(system, inside, _rank_search(system, inside), slice(0, None), nesting - 1)
     return found if isinstance(found, Proof) else None
 
 
@@ -146,7 +168,7 @@ def prove_finitely_often(system: System, claim: FinitelyOften, lemmas: Iterable[
     region = conj(system.spec.naturals, *lemmas, claim.during)
     must = {n: over_step(system, t, claim.event) for n, t in system.transitions.items()}
     search = RankSearch(system, region, lambda t: t.primed(claim.during), must)
-    rank = tuple(search.run())
+    rank = tuple(search.run(slice(0, None)))
     if not search.waiting:
         return Proof(claim, lemmas, rank)
     name = min(search.waiting)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, islice
 
 import z3
 
@@ -98,6 +98,7 @@ class RankSearch:
         self.live = set(self.solvers)
         # What holds stays true as components are taken: only more steps are ruled out.
         self._facts: set[tuple[str, str, Component]] = set()
+        self._blockers: set[str] = set()
 
     def _quiet(self, name: str) -> bool:
         """No step of the action that must lower the rank is left with all components equal."""
@@ -108,9 +109,9 @@ class RankSearch:
         """The actions whose every such step lowers the rank."""
         return {n for n in self.must_lower if n not in self.waiting}
 
-    def run(self) -> list[Component]:
-        """The rank found; empty where no template helps. Tiers are tried only while something still has to fall."""
-        for tier in templates(self.system.spec):
+    def run(self, tiers: slice) -> list[Component]:
+        """The rank found over these tiers of templates, tried only while something still has to fall."""
+        for tier in islice(templates(self.system.spec), tiers.start, tiers.stop):
             if not self.waiting:
                 break
             self._greedy(tier)
@@ -119,7 +120,9 @@ class RankSearch:
     def _greedy(self, tier: Iterable[Component]) -> None:
         left = [c for c in tier if any(touched(self.system.transitions[n], c.names) for n in self.live)]
         while self.waiting and left:
+            self._blockers = set()
             scored = [(self._score(c), c) for c in left]
+            scored = [(score and (*score, self._unblocks(c) if score[:2] == (0, 0) else 0), c) for score, c in scored]
             left = [c for score, c in scored if score is not None]
             best = max((score for score, _ in scored if score is not None), default=(0, 0, 0))
             if best == (0, 0, 0):
@@ -128,25 +131,35 @@ class RankSearch:
             self._take(chosen)
             left = [c for c in left if c is not chosen]
 
-    def _score(self, component: Component) -> tuple[int, int, int] | None:
-        """How many actions it lowers always and sometimes, of those that must fall, and how many others.
+    def _unblocks(self, component: Component) -> int:
+        """How many actions it lowers that now forbid a component which some waiting action lowers."""
+        if any(("kept", n, component) not in self._facts for n in self._touching(component)):
+            return 0
+        return sum(self._can_lower(n, component) for n in self._touching(component) if n in self._blockers)
 
-        (0, 0, 0) where it may not be taken now, None where it never may.
+    def _touching(self, component: Component) -> list[str]:
+        return sorted(n for n in self.live if touched(self.system.transitions[n], component.names))
+
+    def _score(self, component: Component) -> tuple[int, int] | None:
+        """How many actions it lowers always and sometimes, of those that must fall.
+
+        (0, 0) where it may not be taken now, None where it never may.
         """
         if not self._fact("bounded", "", component, lambda: self.system.impossible(self.bounded, component.term < 0)):
             return None
-        touching = sorted(n for n in self.live if touched(self.system.transitions[n], component.names))
-        if not all(self._fact("kept", n, component, lambda n=n: self._never_raises(n, component)) for n in touching):
-            return (0, 0, 0)
-        always = sometimes = others = 0
+        touching = self._touching(component)
+        raisers = [n for n in touching if not self._fact("kept", n, component, lambda n=n: self._never_raises(n, component))]
+        if raisers:
+            self._blockers.update(raisers)
+            return (0, 0)
+        always = sometimes = 0
         for name in touching:
-            if name not in self.waiting:
-                others += self._can_lower(name, component)
-            elif self._fact("lowers", name, component, lambda n=name: self._always_lowers(n, component)):
-                always += 1
-            else:
-                sometimes += self._can_lower(name, component)
-        return always, sometimes, others
+            if name in self.waiting:
+                if self._fact("lowers", name, component, lambda n=name: self._always_lowers(n, component)):
+                    always += 1
+                else:
+                    sometimes += self._can_lower(name, component)
+        return always, sometimes
 
     def _fact(self, kind: str, name: str, component: Component, check: Callable[[], bool]) -> bool:
         key = (kind, name, component)

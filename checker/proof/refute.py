@@ -83,13 +83,15 @@ def _atoms(system: System) -> Iterable[tuple[str, BoolTerm]]:
             yield f"~{variable.name}", neg(variable.now)
 
 
-def refute_leads_to(system: System, claim: LeadsTo, lemmas: Iterable[BoolTerm]) -> Refutation | None:
-    """A reached stuck region with a fair way to stay there, else a fair lasso, else None (which proves nothing)."""
+def refute_by_stuck_region(system: System, claim: LeadsTo, lemmas: Iterable[BoolTerm]) -> Refutation | None:
+    """A reached stuck region with a fair way to stay there, or None (which proves nothing)."""
     stuck = stuck_region(system, claim, lemmas)
-    if stuck is not None:
-        run = reach_state(system, stuck.region)
-        if run is not None:
-            return Refutation(_stay(system, run, stuck), "stuck-region", stuck)
+    run = reach_state(system, stuck.region) if stuck is not None else None
+    return Refutation(_stay(system, run, stuck), "stuck-region", stuck) if run and stuck else None
+
+
+def refute_by_lasso(system: System, claim: LeadsTo) -> Refutation | None:
+    """A fair lasso that stays pending, or None (which proves nothing)."""
     run = fair_lasso(system, conj(claim.pending, neg(claim.goal)))
     return Refutation(run, "fair-lasso") if run is not None else None
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import z3
 
 from checker.proof.interpreter import Step
-from checker.proof.obligations import over_step
 from checker.proof.system import System
 from spec.terms import BoolTerm, NatTerm, Term, conj, disj, ite, nat, neg
-from spec.tla import Action, EachStep, Fairness, Sort
+from spec.tla import Action, EachStep, Fairness, Sort, Variable
 
 STUTTER = -1
+TAKEN = z3.Int("taken")
 
 
 @dataclass(frozen=True)
@@ -24,29 +23,31 @@ class Run:
     loop_from: int | None = None
 
 
-@dataclass
 class Unrolling:
-    """Frames 0, 1, 2, … of one system in one incremental solver."""
+    """Frames 0, 1, 2, … of one system in one incremental solver.
 
-    system: System
-    solver: z3.Solver = field(init=False)
-    frames: int = 0
+    One step is a single term over now, next, the choices and the index of the action taken; a frame is that term with
+    its constants renamed, so that a frame costs one substitution.
+    """
 
-    def __post_init__(self) -> None:
+    def __init__(self, system: System) -> None:
         """Frame 0 is the initial state."""
-        self.solver = self.system.solver(self.at(self.system.spec.initial, 0))
+        self.system = system
+        self.frames = 0
+        self._step = _one_step(system)
+        self._choices = [c.term for a in system.spec.actions for c in a.choices]
+        self._renamings: dict[int, list[tuple[Term, Term]]] = {}
+        self.solver = system.solver(self.at(system.spec.initial, 0))
 
     def at(self, term: Term, frame: int) -> Term:
-        """`term` in a frame; what it says of next is said of the frame after."""
-        pairs = []
-        for v in self.system.spec.variables:
-            pairs += [(v.now, _constant(v.name, v.sort, frame)), (v.next, _constant(v.name, v.sort, frame + 1))]
-        return z3.substitute(term, *pairs)
-
-    def choice(self, action: Action, term: Term, frame: int) -> Term:
-        """`term`, with the choices of `action` renamed for this frame."""
-        pairs = [(c.term, z3.Int(f"{c.term.decl().name()}@{frame}")) for c in action.choices]
-        return self.at(z3.substitute(term, *pairs) if pairs else term, frame)
+        """`term` in a frame, its choices those of this frame; what it says of next is said of the frame after."""
+        if frame not in self._renamings:
+            pairs = [(TAKEN, self.taken(frame))]
+            for v in self.system.spec.variables:
+                pairs += [(v.now, _constant(v, frame)), (v.next, _constant(v, frame + 1))]
+            pairs += [(c, z3.Int(f"{c.decl().name()}@{frame}")) for c in self._choices]
+            self._renamings[frame] = pairs
+        return z3.substitute(term, *self._renamings[frame])
 
     def taken(self, frame: int) -> NatTerm:
         """Which action leads from this frame to the next, by its index; STUTTER is none."""
@@ -54,28 +55,16 @@ class Unrolling:
 
     def extend(self) -> None:
         """One more step."""
-        frame, actions = self.frames, self.system.spec.actions
-        taken = self.taken(frame)
-        self.solver.add(taken >= STUTTER, taken < len(actions))
-        after: dict[str, Term] = {v.name: _constant(v.name, v.sort, frame) for v in self.system.spec.variables}
-        for index, action in enumerate(actions):
-            self.solver.add(z3.Implies(taken == index, self.choice(action, conj(action.guard, action.where), frame)))
-            for name, update in action.updates.items():
-                after[name] = ite(taken == index, self.choice(action, update, frame), after[name])
-        for v in self.system.spec.variables:
-            self.solver.add(_constant(v.name, v.sort, frame + 1) == after[v.name])
+        self.solver.add(self.at(self._step, self.frames))
         self.frames += 1
 
     def small(self) -> BoolTerm:
         """The environment chooses small numbers: easier to read. A wish, not a bound on the search."""
-        wishes = []
-        for frame in range(self.frames):
-            for index, action in enumerate(self.system.spec.actions):
-                for c in action.choices:
-                    top = ite(c.witness > 1, c.witness, nat(1))
-                    wish = self.choice(action, c.term <= top, frame)
-                    wishes.append(z3.Implies(self.taken(frame) == index, wish))
-        return conj(*wishes)
+        wish = conj(*(
+            z3.Implies(TAKEN == index, c.term <= ite(c.witness > 1, c.witness, nat(1)))
+            for index, action in enumerate(self.system.spec.actions) for c in action.choices
+        ))
+        return conj(*(self.at(wish, frame) for frame in range(self.frames)))
 
     def find(self, goal: BoolTerm) -> z3.ModelRef | None:
         """A model of `goal` over the frames so far, with small numbers where there is one."""
@@ -94,7 +83,7 @@ class Unrolling:
             action = self.system.spec.actions[index]
             names = {c.term.decl().name(): c.term for c in action.choices}
             picked = {
-                n: model.eval(self.choice(action, t, frame), model_completion=True).as_long() for n, t in names.items()
+                n: model.eval(self.at(t, frame), model_completion=True).as_long() for n, t in names.items()
             }
             found.append(Step(action.name, picked, self.system.state_of(model, suffix=f"@{frame + 1}")))
         return tuple(found)
@@ -114,22 +103,23 @@ def reach_state(system: System, target: BoolTerm) -> Run | None:
 
 def reach_step(system: System, claim: EachStep) -> Run | None:
     """A shortest run whose last step breaks the claim, up to the depth limit."""
-    unrolling = Unrolling(system)
+    unrolling, bad = Unrolling(system), _breaks(system, claim)
     for frame in range(system.limits.depth):
         unrolling.extend()
-        bad = disj(*_breaks(unrolling, claim, frame))
-        model = unrolling.find(bad)
+        model = unrolling.find(unrolling.at(bad, frame))
         if model is not None:
             return Run(unrolling.steps(model))
     return None
 
 
-def _breaks(unrolling: Unrolling, claim: EachStep, frame: int) -> Iterator[BoolTerm]:
-    for index, action in enumerate(unrolling.system.spec.actions):
-        if action.name not in claim.but:
-            transition = unrolling.system.transitions[action.name]
-            broken = neg(over_step(unrolling.system, transition, claim.holds))
-            yield conj(unrolling.taken(frame) == index, unrolling.at(broken, frame))
+def _breaks(system: System, claim: EachStep) -> BoolTerm:
+    """The steps that break the claim: over now, next and the action taken."""
+    broken = [
+        conj(TAKEN == index, neg(claim.holds))
+        for index, action in enumerate(system.spec.actions)
+        if action.name not in claim.but
+    ]
+    return disj(*broken)
 
 
 def fair_lasso(system: System, inside: BoolTerm, event: BoolTerm | None = None) -> Run | None:
@@ -157,7 +147,7 @@ def _closes(u: Unrolling, start: int, end: int, inside: BoolTerm, event: BoolTer
     pure = pure_counters(u.system)
     for v in u.system.spec.variables:
         if v.name not in pure:
-            parts.append(_constant(v.name, v.sort, start) == _constant(v.name, v.sort, end))
+            parts.append(_constant(v, start) == _constant(v, end))
     if event is not None:
         parts.append(disj(*(u.at(event, f) for f in range(start, end))))
     for index, action in enumerate(u.system.spec.actions):
@@ -177,10 +167,8 @@ def disabled(action: Action) -> BoolTerm:
 
 
 def _changes(u: Unrolling, action: Action, frame: int) -> BoolTerm:
-    by_name = {v.name: v for v in u.system.spec.variables}
-    return disj(*(
-        _constant(n, by_name[n].sort, frame) != _constant(n, by_name[n].sort, frame + 1) for n in action.updates
-    ))
+    changed = [v for v in u.system.spec.variables if v.name in action.updates]
+    return disj(*(_constant(v, frame) != _constant(v, frame + 1) for v in changed))
 
 
 def pure_counters(system: System) -> frozenset[str]:
@@ -195,16 +183,18 @@ def pure_counters(system: System) -> frozenset[str]:
     return frozenset(v.name for v in system.spec.variables if v.sort is Sort.NAT and v.name not in read)
 
 
-def _constant(name: str, sort: Sort, frame: int) -> Term:
-    full = f"{name}@{frame}"
-    return z3.Bool(full) if sort is Sort.BOOL else z3.Int(full)
+def _constant(variable: Variable, frame: int) -> Term:
+    full = f"{variable.name}@{frame}"
+    return z3.Bool(full) if variable.sort is Sort.BOOL else z3.Int(full)
 
 
-def last_state(run: Run, initial: dict[str, int | bool]) -> dict[str, int | bool]:
-    """The state in which the run ends."""
-    return dict(run.steps[-1].state) if run.steps else initial
-
-
-def actions_of(steps: Sequence[Step]) -> list[str]:
-    """The names of the actions, in order."""
-    return [step.action for step in steps]
+def _one_step(system: System) -> BoolTerm:
+    """Some action, or none, leads from now to next."""
+    spec = system.spec
+    parts = [TAKEN >= STUTTER, len(spec.actions) > TAKEN]
+    after: dict[str, Term] = {v.name: v.now for v in spec.variables}
+    for index, action in enumerate(spec.actions):
+        parts.append(z3.Implies(TAKEN == index, conj(action.guard, action.where)))
+        for name, update in action.updates.items():
+            after[name] = ite(TAKEN == index, update, after[name])
+    return conj(*parts, *(v.next == after[v.name] for v in spec.variables))

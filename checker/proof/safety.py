@@ -1,0 +1,68 @@
+"""Proves invariants and claims about each step: by induction over found lemmas, with Spacer where these do not suffice.
+
+What is neither proved nor refuted within the depth limit is `bounded`, and never passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import z3
+
+from checker.proof.lemmas import spacer_invariant
+from checker.proof.obligations import Proof, each_step
+from checker.proof.system import System
+from checker.proof.unroll import Run, reach_state, reach_step
+from spec.terms import BoolTerm, conj, disj, neg
+from spec.tla import Always, EachStep
+
+
+def prove_always(system: System, claim: Always, lemmas: Iterable[BoolTerm]) -> Proof | None:
+    """The lemmas imply the claim (which was a candidate itself), or None."""
+    lemmas = tuple(lemmas)
+    if system.impossible(system.solver(system.spec.naturals, *lemmas), neg(claim.holds)):
+        return Proof(claim, lemmas)
+    return None
+
+
+def prove_each_step(system: System, claim: EachStep, lemmas: Iterable[BoolTerm]) -> Proof | None:
+    """No action breaks the claim from a state that satisfies the lemmas, or None."""
+    lemmas = tuple(lemmas)
+    for transition, holds in each_step(system, claim):
+        solver = system.solver(system.spec.naturals, *lemmas, transition.relation)
+        if not system.impossible(solver, neg(holds)):
+            return None
+    return Proof(claim, lemmas)
+
+
+def prove_by_spacer(system: System, claim: Always | EachStep, lemmas: Iterable[BoolTerm]) -> Proof | None:
+    """A proof over an invariant of Spacer's, which is checked like any other lemma; None where it has none."""
+    lemma = spacer_invariant(system, _bad(system, claim))
+    if lemma is None or not _inductive(system, lemma, lemmas):
+        return None
+    more = (*lemmas, lemma)
+    return prove_always(system, claim, more) if isinstance(claim, Always) else prove_each_step(system, claim, more)
+
+
+def _bad(system: System, claim: Always | EachStep) -> BoolTerm:
+    """The states, or the steps, that break the claim."""
+    if isinstance(claim, Always):
+        return neg(claim.holds)
+    return disj(*(conj(transition.relation, neg(holds)) for transition, holds in each_step(system, claim)))
+
+
+def _inductive(system: System, lemma: BoolTerm, lemmas: Iterable[BoolTerm]) -> bool:
+    if not system.impossible(system.solver(system.spec.initial), neg(lemma)):
+        return False
+    invariant = [system.spec.naturals, *lemmas, lemma]
+    return all(
+        system.impossible(system.solver(*invariant, t.relation), neg(t.primed(lemma)))
+        for t in system.transitions.values()
+    )
+
+
+def refute_safety(system: System, claim: Always | EachStep) -> Run | None:
+    """A shortest run that breaks the claim, up to the depth limit."""
+    if isinstance(claim, Always):
+        return reach_state(system, z3.Not(claim.holds))
+    return reach_step(system, claim)

@@ -1,0 +1,287 @@
+"""The catalogue: what must hold of the protocol. Ids are stable: they are metric labels, alert and test names too.
+
+A property is a list of claims over the protocol of one configuration; it is proved when all of them are. Where it has no
+meaning in a configuration, `applies` says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from spec.errors import UnknownNameError
+from spec.protocol import Protocol
+from spec.terms import BoolTerm, conj, disj, implies, neg, total
+from spec.tla import Always, Claim, EachStep, FinitelyOften, LeadsTo, Spec
+
+
+@dataclass(frozen=True)
+class Part:
+    """One claim of a property; `about` is the ledger it speaks of, or empty."""
+
+    claim: Claim
+    about: str = ""
+
+
+Claims = Callable[[Protocol, Spec], Iterable[Part]]
+
+
+@dataclass(frozen=True)
+class Property:
+    """One entry of the catalogue."""
+
+    id: str
+    kind: str
+    """safety or liveness."""
+    statement: str
+    claims: Claims
+    needs_request: bool = False
+    """Whether its claims follow one request."""
+    applies: Callable[[Protocol], str | None] = lambda _protocol: None
+    """None, or the reason why the property has no meaning in this configuration."""
+
+
+def catalogue() -> Mapping[str, Property]:
+    """Every property by its id, in the order in which they are shown."""
+    return {p.id: p for p in _PROPERTIES}
+
+
+def chosen(ids: Iterable[str]) -> list[Property]:
+    """The properties of these ids, or all. Raises UnknownNameError."""
+    every = catalogue()
+    wanted = list(dict.fromkeys(ids)) or list(every)
+    for name in wanted:
+        if name not in every:
+            raise UnknownNameError("property", name, every)
+    return [every[name] for name in wanted]
+
+
+# ---- where a property has a meaning
+
+
+def _retract_only(p: Protocol) -> str | None:
+    if not p.mode.sets_flag:
+        return "mode abort never sets the scheduler's flag"
+    return None if "requeue" in p.mode.steps else f"mode {p.configuration.mode} keeps its running work"
+
+
+def _pauses(p: Protocol) -> str | None:
+    return None if p.mode.sets_flag else "mode abort never sets the scheduler's flag"
+
+
+def _has_storage(p: Protocol) -> str | None:
+    return _pauses(p) or (None if p.storage else "no storage: there are no lookups")
+
+
+def _requests_kept(p: Protocol) -> str | None:
+    return None if "abort_all" not in p.mode.steps else "mode abort ends requests by intent"
+
+
+def _no_pages(_p: Protocol) -> str | None:
+    return "this model has no pages, only ledgers, tiers and requests"
+
+
+def _one_rank(_p: Protocol) -> str | None:
+    return "one rank: there is no collective to align"
+
+
+# ---- the claims
+
+
+def _paused_flush_succeeds(p: Protocol, spec: Spec) -> Iterable[Part]:
+    gate = spec.definitions["flush"]
+    yield Part(LeadsTo(pending=conj(p.now.paused, p.now.flush_wanted), goal=disj(gate, neg(p.now.paused))))
+    stays = implies(conj(gate, p.now.paused, _next(p, "paused")), spec.primed(gate))
+    yield Part(EachStep(stays, but=frozenset({"ArriveLate", "Unpark"})))
+
+
+def _update_flushes(p: Protocol, _spec: Spec) -> Iterable[Part]:
+    asked = disj(p.now.update_waiting, p.now.update_refused)
+    yield Part(LeadsTo(pending=asked, goal=neg(asked)))
+
+
+def _deferred_flush_agrees(_p: Protocol, spec: Spec) -> Iterable[Part]:
+    yield Part(Always(implies(spec.definitions["flush"], spec.definitions["deferred_flush"])))
+
+
+def _ledgers_drain(p: Protocol, _spec: Spec) -> Iterable[Part]:
+    for name, ledger in p.ledgers.items():
+        marked = ledger.is_marked(p.now)
+        yield Part(LeadsTo(pending=marked, goal=neg(marked)), name)
+
+
+def _paused_work_ends(p: Protocol, _spec: Spec) -> Iterable[Part]:
+    yield Part(FinitelyOften(during=p.now.paused, event=_next(p, "works") > p.now.works))
+
+
+def _no_new_lookup(p: Protocol, _spec: Spec) -> Iterable[Part]:
+    # What arrives late is looked up by the handler of its message, in ingest, not by a step of the paused pass.
+    unchanged = _next(p, "lookups") == p.now.lookups
+    yield Part(EachStep(implies(conj(p.now.paused, _next(p, "paused")), unchanged), but=frozenset({"ArriveLate"})))
+
+
+def _control_answered(p: Protocol, _spec: Spec) -> Iterable[Part]:
+    yield Part(LeadsTo(pending=p.now.deferred_pending, goal=neg(p.now.deferred_pending)))
+    yield Part(LeadsTo(pending=p.now.update_waiting, goal=neg(p.now.update_waiting)))
+
+
+def _abort_answered(p: Protocol, _spec: Spec) -> Iterable[Part]:
+    yield Part(LeadsTo(pending=p.now.mine_abort, goal=neg(p.now.mine_abort)))
+
+
+def _requests_return(p: Protocol, _spec: Spec) -> Iterable[Part]:
+    admitted = disj(p.now.mine_waiting, p.now.mine_running)
+    # It stays resumed in the end: a run that pauses again is not what this speaks of.
+    yield Part(LeadsTo(pending=admitted, goal=disj(neg(admitted), p.now.gate_closed)))
+
+
+def _requests_conserved(p: Protocol, _spec: Spec) -> Iterable[Part]:
+    s = p.now
+    yield Part(Always(s.arrived == total(s.waiting, s.running, s.answered)))
+
+
+def _no_forward_while_paused(p: Protocol, _spec: Spec) -> Iterable[Part]:
+    yield Part(EachStep(implies(p.now.paused, _next(p, "forwards") == p.now.forwards)))
+
+
+def _no_forward_during_load(p: Protocol, _spec: Spec) -> Iterable[Part]:
+    if "forward_busy" in p.now and not p.profile.update.waits_for_forward:
+        yield Part(EachStep(implies(_next(p, "loads") > p.now.loads, neg(p.now.forward_busy))))
+    else:
+        # A loop without a result queue has no forward on the device between two passes, where updates are handled.
+        yield Part(EachStep(implies(_next(p, "loads") > p.now.loads, _next(p, "forwards") == p.now.forwards)))
+
+
+def _flush_only_when_quiescent(p: Protocol, _spec: Spec) -> Iterable[Part]:
+    s = p.now
+    busy = [s.running > 0, *(ledger.entries(s) > 0 for ledger in p.ledgers.values())]
+    if "result_pending" in s:
+        busy.append(s.result_pending)
+    yield Part(EachStep(implies(_next(p, "flushes") > s.flushes, neg(disj(*busy)))))
+
+
+def _no_stale_kv(p: Protocol, _spec: Spec) -> Iterable[Part]:
+    stale = [p.now[f"stale_{tier}"] for tier in _tiers(p)]
+    yield Part(EachStep(implies(_next(p, "forwards") > p.now.forwards, neg(disj(*stale, p.now.stale_running)))))
+
+
+def _update_tells_truth(p: Protocol, spec: Spec) -> Iterable[Part]:
+    old = disj(*(spec.primed(p.now[f"stale_{tier}"]) for tier in _tiers(p)))
+    yield Part(EachStep(implies(_next(p, "updates_ok") > p.now.updates_ok, neg(old))))
+    yield Part(EachStep(implies(_next(p, "forwards") > p.now.forwards, neg(p.now.unflushed))))
+
+
+def _versions_agree(p: Protocol, _spec: Spec) -> Iterable[Part]:
+    yield Part(Always(neg(p.now.version_split)))
+
+
+def _idle_is_true(p: Protocol, spec: Spec) -> Iterable[Part]:
+    others = frozenset(a.name for a in spec.actions) - {"PausedPass"}
+    idle = spec.primed(spec.definitions["deferred_flush"])
+    yield Part(EachStep(_next(p, "recorded_idle") == idle, but=others))
+
+
+def _engine_survives(p: Protocol, _spec: Spec) -> Iterable[Part]:
+    s = p.now
+    if not p.profile.watchdog.knows_pause:
+        yield Part(Always(neg(conj(s.paused, s.watched))), "watchdog")
+    if p.storage and p.profile.flush.joins_storage_threads:
+        # A reset joins the storage threads for ten seconds and raises where one is still in a call.
+        yield Part(EachStep(implies(_next(p, "flushes") > s.flushes, s.prefetch_orphan == 0)), "prefetch")
+
+
+def _none(_p: Protocol, _spec: Spec) -> Iterable[Part]:
+    return ()
+
+
+def _next(p: Protocol, name: str) -> BoolTerm:
+    return p.variables[name].next
+
+
+def _tiers(p: Protocol) -> list[str]:
+    return [tier for tier in ("device", "host", "storage") if f"stale_{tier}" in p.now]
+
+
+_PROPERTIES = (
+    Property(
+        "paused-flush-succeeds", "liveness",
+        "paused by retract and a flush wanted ~> the flush gate opens, or the engine resumes;"
+        " and once open it stays open until new work arrives",
+        _paused_flush_succeeds, applies=_retract_only,
+    ),
+    Property(
+        "update-flushes", "liveness",
+        "an update with flush_cache=True while paused by retract ~> it is answered with success",
+        _update_flushes, applies=_retract_only,
+    ),
+    Property(
+        "deferred-flush-agrees", "safety",
+        "a flush with a time-out is granted in every state in which one without is", _deferred_flush_agrees,
+    ),
+    Property(
+        "ledgers-drain", "liveness", "every entry of every ledger is retired, paused or not", _ledgers_drain,
+    ),
+    Property(
+        "paused-work-ends", "liveness", "the background work started while paused is finite", _paused_work_ends,
+        applies=_pauses,
+    ),
+    Property(
+        "no-new-lookup-while-paused", "safety", "no paused step starts a storage lookup", _no_new_lookup,
+        applies=_has_storage,
+    ),
+    Property(
+        "control-answered", "liveness", "every control request that has a reply is answered", _control_answered,
+    ),
+    Property(
+        "abort-answered", "liveness", "an aborted request ends with an output, also while paused or parked",
+        _abort_answered, needs_request=True,
+    ),
+    Property(
+        "requests-return", "liveness",
+        "admitted, and the engine in the end stays resumed ~> finished, or aborted by its client",
+        _requests_return, needs_request=True,
+    ),
+    Property(
+        "requests-conserved", "safety", "no request vanishes, is duplicated, or is refused because of a pause",
+        _requests_conserved, applies=_requests_kept,
+    ),
+    Property(
+        "no-forward-while-paused", "safety", "no batch is launched from the scheduler's pause flag until continue",
+        _no_forward_while_paused, applies=_pauses,
+    ),
+    Property(
+        "no-forward-during-load", "safety", "no forward runs on the device while weights are written",
+        _no_forward_during_load,
+    ),
+    Property(
+        "flush-only-when-quiescent", "safety",
+        "the caches are reset only when nothing reads or writes their pages", _flush_only_when_quiescent,
+    ),
+    Property(
+        "no-stale-kv", "safety",
+        "at each forward every page read, in any tier that fed it, has the current epoch", _no_stale_kv,
+    ),
+    Property(
+        "update-tells-truth", "safety",
+        "success: weights and caches are new. Failure: no forward before a successful retry or reset",
+        _update_tells_truth,
+    ),
+    Property(
+        "versions-agree", "safety", "after every reply scheduler and tokenizer report the same version",
+        _versions_agree,
+    ),
+    Property("pages-conserved", "safety", "free + cached + owned + in flight = total", _none, applies=_no_pages),
+    Property(
+        "ranks-aligned", "safety", "all ranks enter the same collectives in the same order", _none, applies=_one_rank,
+    ),
+    Property(
+        "idle-is-true", "safety",
+        "the idle/active record is taken after the reap, and on the ledger terms it agrees with the gate",
+        _idle_is_true, applies=_pauses,
+    ),
+    Property(
+        "engine-survives", "safety",
+        "no handler raises and no watchdog fires because of a pause, an update or a flush", _engine_survives,
+    ),
+)
+
