@@ -117,7 +117,10 @@ class PrometheusSink:
         for name, series in SERIES.items():
             metric = self._metric(prometheus_client, name, series, target)
             for labels in series.children(vocabulary):
-                self._children[name, labels] = metric.labels(*self._rank, *labels)
+                self._children[name, labels] = child = metric.labels(*self._rank, *labels)
+                if series.kind == "gauge":
+                    # Where processes are merged by the most recent value, one that was never set is left out.
+                    child.set(0)
         self.gauge("info", vocabulary.info, 1)
 
     @staticmethod

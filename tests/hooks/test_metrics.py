@@ -128,11 +128,13 @@ def test_several_processes_are_read_as_the_engine_reads_them(tmp_path: Path) -> 
         (sample.name, sample.labels["tp_rank"]): sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
-        if sample.name in ("quiesce_violations_total", "quiesce_stuck")
+        if sample.name in ("quiesce_violations_total", "quiesce_stuck", "quiesce_weight_epoch")
     }
     assert values == {
         ("quiesce_violations_total", "0"): 1,
         ("quiesce_violations_total", "1"): 2,
         ("quiesce_stuck", "0"): 0,
         ("quiesce_stuck", "1"): 1,
+        ("quiesce_weight_epoch", "0"): 0,
+        ("quiesce_weight_epoch", "1"): 0,
     }
