@@ -128,6 +128,11 @@ class Metrics:
         assert value is not None, f"no series {name} {labels}"
         return value
 
+    @property
+    def stuck(self) -> bool:
+        """Whether the monitor says that the flush which is wanted cannot succeed."""
+        return self.value("quiesce_stuck", property="paused-flush-succeeds") == 1
+
     def by(self, name: str, label: str) -> dict[str, float]:
         """Label value to the sum over all series of `name` with it."""
         values = {s.labels[label] for s in self._samples if s.name == name and label in s.labels}

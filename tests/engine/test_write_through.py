@@ -44,7 +44,7 @@ def test_without_the_remedy_no_flush_succeeds_before_continue(engine: Engine, mo
         assert not engine.flush().success
     engine.wait_passes(1000)
     after = engine.metrics()
-    assert after.value("quiesce_stuck", property=PROPERTY) == 1
+    assert after.stuck
     # One for the flush that cannot succeed, however often it is asked for and however many passes see it; and one
     # for the update that was answered unflushed.
     assert after.violations_since(before) == {PROPERTY: 1, "update-flushes": 1}
@@ -72,7 +72,7 @@ def test_with_the_remedy_a_refused_update_succeeds_when_sent_again(engine: Engin
     assert engine.update_from_disk(models.new).success
     after = engine.metrics()
     assert after.violations_since(before) == {"update-flushes": 1}
-    assert after.value("quiesce_stuck", property=PROPERTY) == 0
+    assert not after.stuck
     assert after.value("quiesce_remedy_active", remedy=REMEDY) == 1
     engine.wait_metric(0, "quiesce_flush_blocked", ledger=LEDGER)
     engine.wait_metric(1, "quiesce_paused", process="scheduler")
