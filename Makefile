@@ -16,7 +16,7 @@ lint: $(VENV)/.engine
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
-generate: $(VENV)/.core ## rewrite what is generated and committed
+generate: $(VENV)/.engine ## rewrite what is generated and committed
 	$(PY) -m checker.compile
 
 bench: $(VENV)/.engine

@@ -136,7 +136,7 @@ def spacer_invariant(system: System, bad: BoolTerm) -> BoolTerm | None:
     spec = system.spec
     engine = z3.Fixedpoint()
     engine.set(engine="spacer")
-    engine.set("timeout", system.limits.milliseconds)
+    engine.set("timeout", system.limits.spacer_milliseconds)
     engine.set("spacer.random_seed", system.limits.seed)
     now = [v.now for v in spec.variables]
     inv = z3.Function("Inv", *(t.sort() for t in now), z3.BoolSort())
@@ -147,10 +147,12 @@ def spacer_invariant(system: System, bad: BoolTerm) -> BoolTerm | None:
     engine.rule(inv(*now), spec.initial)
     for action in spec.actions:
         engine.rule(inv(*nexts), [inv(*now), spec.step(action)])
-    if engine.query(z3.And(inv(*now), bad)) != z3.unsat:
-        return None
-    answer = engine.get_answer()
-    return _instantiate(answer, inv, now)
+    try:
+        if engine.query(z3.And(inv(*now), bad)) != z3.unsat:
+            return None
+        return _instantiate(engine.get_answer(), inv, now)
+    except z3.Z3Exception:
+        return None  # out of time: Spacer says so by raising
 
 
 def _instantiate(answer: z3.ExprRef, inv: z3.FuncDeclRef, now: list[z3.ExprRef]) -> BoolTerm | None:

@@ -34,7 +34,9 @@ class Refutation:
     stuck: Stuck | None = None
 
 
-def stuck_region(system: System, claim: LeadsTo, lemmas: Iterable[BoolTerm]) -> Stuck | None:
+def stuck_region(
+    system: System, claim: LeadsTo, lemmas: Iterable[BoolTerm], *, fewest: bool = True
+) -> Stuck | None:
     """The greatest closed set of the form R and (some counter is above 0, or some flag is set or not set).
 
     A greatest fixpoint: while some action other than help leaves it, all atoms true in that state go.
@@ -55,7 +57,8 @@ def stuck_region(system: System, claim: LeadsTo, lemmas: Iterable[BoolTerm]) -> 
                 dirty = True
     if not alive or system.impossible(system.solver(region), disj(*alive.values())):
         return None
-    alive = _fewest(system, region, alive)
+    if fewest:
+        alive = _fewest(system, region, alive)
     return Stuck(conj(region, disj(*alive.values())), tuple(alive))
 
 

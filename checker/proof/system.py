@@ -21,7 +21,8 @@ class Limits:
     seed: int = 0
     milliseconds: int = 10_000
     """For one query."""
-    depth: int = 8
+    spacer_milliseconds: int = 3_000
+    depth: int = 12
     loop: int = 4
     walks: int = 12
     walk_length: int = 80

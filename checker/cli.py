@@ -1,0 +1,196 @@
+"""The command `checker`. Exit codes: 0 all proved, 1 refuted, 2 bad input, 3 unknown or bounded, 4 internal error."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import click
+
+from checker.reporter import TerminalReporter
+from checker.verdict import EXIT_INTERNAL, EXIT_USAGE, Verdict, exit_code
+from spec.errors import QuiesceError, UnknownNameError
+from spec.profile import DEFAULT_PROFILE, Profile, bundled_profiles, load_profile
+
+_INSTALL_ENGINE = "make test (it sets up the pinned engine), or: pip install sglang==0.5.23"
+
+
+class NoEngineError(QuiesceError):
+    """An installed engine was asked for, and there is none, or none with a profile. Remedy: the command in the text."""
+
+
+def installed_profile() -> str | None:
+    """The bundled profile of the installed SGLang, or None where there is no SGLang. Raises NoEngineError."""
+    try:
+        found = version("sglang")
+    except PackageNotFoundError:
+        return None
+    name = f"sglang-{found}"
+    if name not in bundled_profiles():
+        valid = ", ".join(n for n in bundled_profiles() if n.startswith("sglang-"))
+        raise NoEngineError(
+            f"sglang {found} is installed, and no bundled profile speaks of it; bundled: {valid}\n"
+            f"  verify one of these with --profile, or install what it speaks of: pip install sglang==0.5.23"
+        )
+    return name
+
+
+def chosen_profile(profile: str | None, engine: str | None, remedies: Sequence[str]) -> Profile:
+    """The profile that the options name, remedies laid over it. Raises QuiesceError."""
+    if profile is not None and engine is not None:
+        raise NoEngineError("--profile and --engine exclude each other; give one")
+    if engine is not None:
+        if engine != "installed":
+            raise UnknownNameError("engine", engine, ["installed"])
+        name = installed_profile()
+        if name is None:
+            raise NoEngineError(f"no SGLang is installed in this environment; install it with: {_INSTALL_ENGINE}")
+    else:
+        name = profile or _installed_or_default()
+    return load_profile(name).with_remedies(remedies)
+
+
+def _installed_or_default() -> str:
+    try:
+        return installed_profile() or DEFAULT_PROFILE
+    except NoEngineError:
+        return DEFAULT_PROFILE
+
+
+class _Group(click.Group):
+    """Turns our errors into exit codes: theirs is 2 with the message, ours is 4 with what to report."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except QuiesceError as error:
+            click.echo(f"checker: {error}", err=True)
+            ctx.exit(EXIT_USAGE)
+        except KeyboardInterrupt:
+            click.echo("checker: interrupted", err=True)
+            ctx.exit(3)
+
+
+_profile = click.option("--profile", metavar="NAME", help="A bundled profile, or the path of a TOML file.")
+_engine = click.option("--engine", metavar="installed", help="Take the profile of the installed engine.")
+_remedy = click.option("--remedy", "remedies", multiple=True, metavar="NAME", help="Lay a remedy over it; or `all`.")
+_loop = click.option("--loop", "loops", multiple=True, metavar="NAME", help="Only this event loop.")
+_mode = click.option("--mode", "modes", multiple=True, metavar="NAME", help="Only this pause mode.")
+_json = click.option("--json", "as_json", is_flag=True, help="Results as JSON on stdout.")
+_seed = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For the solver.")
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="quiesce", prog_name="checker")
+def main() -> None:
+    """Proves the pause, update, flush, continue protocol of an inference engine, or shows a counterexample."""
+
+
+@main.command()
+@_profile
+@_engine
+@_remedy
+@click.option("--property", "properties", multiple=True, metavar="ID", help="Only this property.")
+@_loop
+@_mode
+@_json
+@_seed
+@click.option("--workers", type=click.IntRange(min=1), help="Processes; as many as cores by default.")
+@click.option("--certificates", metavar="FOLDER", help="Write a certificate for each proof below FOLDER.")
+@click.pass_context
+def verify(  # noqa: PLR0913 - one parameter for each option
+    ctx: click.Context,
+    profile: str | None,
+    engine: str | None,
+    remedies: tuple[str, ...],
+    properties: tuple[str, ...],
+    loops: tuple[str, ...],
+    modes: tuple[str, ...],
+    as_json: bool,  # noqa: FBT001 - click passes flags by name
+    seed: int,
+    workers: int | None,
+    certificates: str | None,
+) -> None:
+    """Decide every property in every configuration of a profile."""
+    import msgspec  # noqa: PLC0415 - the help needs none of this
+
+    from checker.show import lines  # noqa: PLC0415
+    from checker.verify import Request, verify as run  # noqa: PLC0415
+
+    chosen = chosen_profile(profile, engine, remedies)
+    source = "bundled"
+    extra = {"workers": workers} if workers else {}
+    request = Request(chosen, source, properties, loops, modes, seed, certificates=certificates, **extra)
+    reporter = TerminalReporter()
+    report = run(request, reporter.progress)
+    reporter.finish()
+    if as_json:
+        reporter.result(msgspec.json.encode(report).decode())
+    else:
+        for line in lines(report):
+            reporter.result(line)
+    ctx.exit(exit_code(Verdict(report.verdict)))
+
+
+@main.command()
+@click.argument("property_id", metavar="PROPERTY")
+@_profile
+@_engine
+@_remedy
+@_loop
+@_mode
+@_json
+@_seed
+@click.pass_context
+def explain(  # noqa: PLR0913 - one parameter for each option
+    ctx: click.Context,
+    property_id: str,
+    profile: str | None,
+    engine: str | None,
+    remedies: tuple[str, ...],
+    loops: tuple[str, ...],
+    modes: tuple[str, ...],
+    as_json: bool,  # noqa: FBT001 - click passes flags by name
+    seed: int,
+) -> None:
+    """Tell the shortest counterexample of PROPERTY as a story, or say how it is proved."""
+    import msgspec  # noqa: PLC0415
+
+    from checker.explain import explanation, told  # noqa: PLC0415
+    from checker.verify import Request, verify as run  # noqa: PLC0415
+
+    chosen = chosen_profile(profile, engine, remedies)
+    reporter = TerminalReporter()
+    report = run(Request(chosen, "bundled", (property_id,), loops, modes, seed), reporter.progress)
+    reporter.finish()
+    answer = explanation(report)
+    if as_json:
+        reporter.result(msgspec.json.encode(answer).decode())
+    else:
+        for line in told(answer):
+            reporter.result(line)
+    ctx.exit(exit_code(Verdict(report.verdict)))
+
+
+@main.command()
+@click.argument("folders", nargs=-1, required=True, metavar="FOLDER...")
+@click.pass_context
+def certify(ctx: click.Context, folders: tuple[str, ...]) -> None:
+    """Re-check certificates with cvc5, in a fresh process. A FOLDER is a certificate, or holds some."""
+    found: list[str] = []
+    for folder in map(Path, folders):
+        inside = sorted(p.parent for p in folder.glob("*/manifest.json"))
+        if not (folder / "manifest.json").exists() and not inside:
+            raise CertificateMissingError(f"no certificate in {folder}; write some with: checker verify --certificates {folder}")
+        found += map(str, inside or [folder])
+    done = subprocess.run([sys.executable, "-m", "checker.certify", *found], check=False)  # noqa: S603 - our own module
+    ctx.exit(done.returncode if done.returncode in (0, EXIT_USAGE) else EXIT_INTERNAL)
+
+
+class CertificateMissingError(QuiesceError):
+    """A folder without a certificate. Remedy: the command in the text."""
+
+

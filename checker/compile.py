@@ -1,0 +1,278 @@
+"""Generates `engine_hooks/compiled/` from the spec: gates, stuck regions and safety predicates as plain Python.
+
+`python -m checker.compile` writes the files, `--check` says whether they are up to date (1: not). The engine's
+processes get the result, never Z3. tests/spec/test_compile.py holds term and function against each other.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import z3
+
+from checker.digest import spec_digest
+from checker.proof.refute import stuck_region
+from checker.translate import to_python
+from checker.workbench import Subject, Workbench
+from spec.profile import Configuration, Profile, load_profile
+from spec.properties import chosen
+from spec.protocol import Protocol
+from spec.terms import NEXT, BoolTerm, conj, disj, free_names, implies, neg
+from spec.tla import LeadsTo, Sort
+
+TARGETS = {"sglang-0.5.23": "engine_hooks/compiled/sglang_0_5_23.py"}
+_STUCK_PROPERTY = "paused-flush-succeeds"
+_MODE = "retract"
+_COMPARISONS = (z3.Z3_OP_EQ, z3.Z3_OP_LE, z3.Z3_OP_GE, z3.Z3_OP_LT, z3.Z3_OP_GT)
+_ENGINE_TERMS = ("running", "last_batch", "result_pending")
+
+
+@dataclass(frozen=True)
+class _Function:
+    """One generated predicate."""
+
+    name: str
+    doc: str
+    term: BoolTerm
+    step: bool = False
+
+
+@dataclass(frozen=True)
+class _Region:
+    """The stuck region of one (loop, storage, remedies), or none."""
+
+    configuration: Configuration
+    remedies: tuple[str, ...]
+    function: str | None
+    ledgers: tuple[str, ...]
+
+
+class Compiler:
+    """Generates the module of one profile."""
+
+    def __init__(self, profile: Profile) -> None:
+        """The widest configuration (overlap, with storage) names every variable that a probe has to read."""
+        self.profile = profile
+        self.functions: dict[str, _Function] = {}
+        widest = Configuration("overlap", _MODE, "file")
+        self.subject = Workbench(profile, widest).subject(follow_request=False)
+
+    def module(self) -> str:
+        """The text of the module."""
+        gates = {name: self._add(f"gate_{name}", f"The gate {name} is open.", term)
+                 for name, term in self.subject.spec.definitions.items()}
+        blockers = {name: dict(self._blockers(name)) for name in gates}
+        regions = list(self._regions())
+        always = {"deferred-flush-agrees": self._deferred()}
+        steps = {"no-new-lookup-while-paused": self._lookups()}
+        text = "\n".join([
+            *self._head(), *self._bodies(), *_table("_LEDGERS", self._ledgers()),
+            *self._profile_lines(gates, blockers, regions, always, steps),
+        ])
+        return _formatted(text + "\n")
+
+    def _add(self, name: str, doc: str, term: BoolTerm, *, step: bool = False) -> str:
+        for known in self.functions.values():
+            if known.term.eq(term):
+                return known.name
+        self.functions[name] = _Function(name, doc, term, step)
+        return name
+
+    def _blockers(self, gate: str) -> Iterator[tuple[str, str]]:
+        protocol = self.subject.protocol
+        facts = self.profile.gates[gate]
+        engine = [p for t in facts.waits_for if t in _ENGINE_TERMS for p in protocol.gate_term(protocol.now, t)]
+        yield "running", self._add("blocks_running", "A batch is running or its result waits.", neg(conj(*engine)))
+        for name in facts.waits_for:
+            if name in protocol.ledgers:
+                term = disj(*(neg(p) for p in protocol.gate_term(protocol.now, name)))
+                yield name, self._add(f"blocks_{name}", f"The ledger {name} has entries.", term)
+        if facts.waiting == "always":
+            yield "waiting", self._add("blocks_waiting", "Requests wait.", protocol.now.waiting > 0)
+        else:
+            waits = conj(neg(protocol.now.paused), protocol.now.waiting > 0)
+            yield "waiting", self._add("blocks_waiting_unless_paused", "Requests wait, and it is not paused.", waits)
+
+    def _regions(self) -> Iterator[_Region]:
+        every = [(), *((name,) for name in self.profile.remedies)]
+        for configuration in self.profile.configurations(modes=[_MODE]):
+            for remedies in every:
+                profile = self.profile.with_remedies(remedies)
+                subject = Workbench(profile, configuration).subject(follow_request=False)
+                yield self._region(subject, configuration, remedies)
+
+    def _region(self, subject: Subject, configuration: Configuration, remedies: tuple[str, ...]) -> _Region:
+        claim = next(p.claim for p in chosen([_STUCK_PROPERTY])[0].claims(subject.protocol, subject.spec))
+        if not isinstance(claim, LeadsTo):
+            raise TypeError(f"{_STUCK_PROPERTY} is not a leads-to")
+        piece = subject.slice(claim.pending, claim.goal)
+        if stuck_region(piece.system, claim, piece.lemmas) is None:
+            return _Region(configuration, remedies, None, ())
+        # Again without lemmas: closed in every state that a probe may report, not only in those the spec can reach.
+        stuck = stuck_region(piece.system, claim, (), fewest=False)
+        if stuck is None:
+            return _Region(configuration, remedies, None, ())
+        counters = {ledger.counter(stage) for ledger in subject.protocol.ledgers.values() for stage in ledger.facts.stages}
+        atoms = [_atom(subject.protocol, name) for name in stuck.atoms if name in counters]
+        term = conj(claim.pending, disj(*atoms))
+        name = "_".join(["stuck", configuration.loop.replace("-", "_"), configuration.storage, *remedies])
+        doc = "Paused, a flush wanted, and an entry that nothing but help can retire."
+        ledgers = [n for n, ledger in subject.protocol.ledgers.items()
+                   if any(ledger.counter(s) in stuck.atoms for s in ledger.facts.stages)]
+        return _Region(configuration, remedies, self._add(name, doc, term), tuple(ledgers))
+
+    def _deferred(self) -> str:
+        now, gates = self.subject.protocol.now, self.subject.spec.definitions
+        # The claim speaks of every state; what can be observed is a deferred flush that waits in one.
+        claim = implies(conj(now.deferred_pending, gates["flush"]), gates["deferred_flush"])
+        doc = "A waiting deferred flush is not refused what an immediate one would be granted."
+        return self._add("always_deferred_flush_agrees", doc, claim)
+
+    def _lookups(self) -> str:
+        claim = next(iter(chosen(["no-new-lookup-while-paused"])[0].claims(self.subject.protocol, self.subject.spec)))
+        doc = "A paused pass starts no storage lookup."
+        return self._add("step_no_new_lookup_while_paused", doc, claim.claim.holds, step=True)  # type: ignore[union-attr]
+
+    def _head(self) -> Iterable[str]:
+        return [
+            f'"""The spec of {self.profile.name}, compiled. Generated by `python -m checker.compile`; do not edit."""',
+            "",
+            "from engine_hooks.compiled.types import CompiledLedger, CompiledProfile, State, StuckKey",
+            "",
+        ]
+
+    def _bodies(self) -> Iterator[str]:
+        for function in self.functions.values():
+            yield ""
+            yield f"def {function.name}(s: State{', t: State' if function.step else ''}) -> bool:"
+            yield f'    """{function.doc}"""'
+            yield "    return bool("
+            yield from _clauses(function.term)
+            yield "    )"
+            yield ""
+
+    def _ledgers(self) -> Mapping[str, str]:
+        found = {}
+        for name, ledger in self.subject.protocol.ledgers.items():
+            stages: dict[str, list[str]] = {"queued": [], "submitted": [], "ready": []}
+            for stage in ledger.facts.stages:
+                stages[ledger.facts.metric[stage]].append(ledger.counter(stage))
+            parts = ", ".join(f'"{k}": {_tuple(v)}' for k, v in stages.items())
+            extra = ", needs_storage=True" if ledger.facts.needs == "storage" else ""
+            found[name] = f'CompiledLedger(\n        {{{parts}}},\n        "{ledger.facts.reaper}"{extra},\n    )'
+        return found
+
+    def _variables(self) -> list[str]:
+        names: set[str] = set()
+        for function in self.functions.values():
+            names |= {n.removesuffix(NEXT) for n in free_names(function.term)}
+        return [name for name in self.subject.protocol.variables if name in names]
+
+    def _profile_lines(
+        self,
+        gates: Mapping[str, str],
+        blockers: Mapping[str, Mapping[str, str]],
+        regions: Sequence[_Region],
+        always: Mapping[str, str],
+        steps: Mapping[str, str],
+    ) -> Iterator[str]:
+        yield "PROFILE = CompiledProfile("
+        yield f'    engine="{self.profile.engine}",'
+        yield f'    engine_version="{self.profile.version}",'
+        yield f'    profile="{self.profile.name}",'
+        yield f'    spec_digest="{spec_digest(self.profile)}",'
+        yield "    variables=("
+        yield from (f'        "{name}",' for name in self._variables())
+        yield "    ),"
+        yield "    ledgers=_LEDGERS,"
+        yield f"    gates={_names(gates)},"
+        yield "    blockers={"
+        yield from (f'        "{gate}": {_names(found)},' for gate, found in blockers.items())
+        yield "    },"
+        yield "    stuck={"
+        for r in regions:
+            found = {_STUCK_PROPERTY: r.function} if r.function else {}
+            yield f"        {_key(r)}: {_names(found)},"
+        yield "    },"
+        yield "    stuck_ledgers={"
+        for r in regions:
+            inner = f'{{"{_STUCK_PROPERTY}": {_tuple(r.ledgers)}}}' if r.function else "{}"
+            yield f"        {_key(r)}: {inner},"
+        yield "    },"
+        yield f"    always={_names(always)},"
+        yield f"    steps={_names(steps)},"
+        yield "    remedies={"
+        yield from (f'        "{name}": "{remedy.summary}",' for name, remedy in self.profile.remedies.items())
+        yield "    },"
+        yield ")"
+
+
+def _atom(protocol: Protocol, name: str) -> BoolTerm:
+    if name.startswith("~"):
+        return neg(protocol.now[name[1:]])
+    variable = protocol.variables[name]
+    return variable.now if variable.sort is Sort.BOOL else variable.now > 0
+
+
+def _clauses(term: BoolTerm) -> Iterator[str]:
+    """The conjuncts, one a line."""
+    parts = term.children() if z3.is_and(term) else [term]
+    for i, part in enumerate(parts):
+        yield f"        {'and ' if i else ''}{_expression(part)}"
+
+
+def _expression(term: BoolTerm) -> str:
+    text = to_python(term, lambda n: f"t.{n.removesuffix(NEXT)}" if n.endswith(NEXT) else f"s.{n}")
+    # Only a comparison may lose its parentheses: `and` binds tighter than `or`.
+    return text[1:-1] if z3.is_app(term) and term.decl().kind() in _COMPARISONS else text
+
+
+def _formatted(text: str) -> str:
+    """The text as `ruff format` leaves it. Raises FileNotFoundError where the lint tools are not installed."""
+    ruff = Path(sys.executable).with_name("ruff")
+    command = [str(ruff), "format", "--line-length", "120", "--stdin-filename", "generated.py", "-"]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)  # noqa: S603 - our own tool
+    return done.stdout
+
+
+def _key(region: _Region) -> str:
+    c = region.configuration
+    return f'StuckKey("{c.loop}", "{c.mode}", "{c.storage}", {_tuple(region.remedies)})'
+
+
+def _tuple(names: Sequence[str]) -> str:
+    return "(" + ", ".join(f'"{n}"' for n in names) + ("," if len(names) == 1 else "") + ")"
+
+
+def _names(found: Mapping[str, str]) -> str:
+    return "{" + ", ".join(f'"{key}": {value}' for key, value in found.items()) + "}"
+
+
+def _table(name: str, rows: Mapping[str, str]) -> Iterator[str]:
+    yield ""
+    yield f"{name} = {{"
+    yield from (f'    "{key}": {value},' for key, value in rows.items())
+    yield "}"
+    yield ""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write what is generated, or with `--check` compare it: 1 where a file is out of date."""
+    root = Path(__file__).resolve().parent.parent
+    stale = 0
+    for name, target in TARGETS.items():
+        text, path = Compiler(load_profile(name)).module(), root / target
+        if "--check" not in arguments:
+            path.write_text(text, encoding="utf-8")
+        elif not path.exists() or path.read_text(encoding="utf-8") != text:
+            sys.stderr.write(f"{target} is out of date; run: make generate\n")
+            stale = 1
+    return stale
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

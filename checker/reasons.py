@@ -1,0 +1,152 @@
+"""Why a property is refuted, in one line and in the words of the engine, read off the confirmed counterexample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from checker.confirm import Confirmed
+from spec.protocol import Protocol
+
+State = Mapping[str, int | bool]
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One line; the ledger and the engine's function that it names, where it names one."""
+
+    text: str
+    ledger: str | None = None
+    function: str | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a reason is read from."""
+
+    protocol: Protocol
+    run: Confirmed
+    about: str
+    method: str
+
+    @property
+    def before_last(self) -> State:
+        """The state in which the last step was taken."""
+        return self.run.steps[-2].state if len(self.run.steps) > 1 else self.run.initial
+
+    def in_flight(self, state: State) -> list[str]:
+        """The ledgers with entries, in the order of the profile."""
+        return [
+            name
+            for name, ledger in self.protocol.ledgers.items()
+            if any(state[ledger.counter(stage)] for stage in ledger.facts.stages)
+        ]
+
+
+def why(property_id: str, case: Case) -> Reason:
+    """The reason; for a property without a rule of its own, its last step."""
+    rule = _RULES.get(property_id)
+    if rule is not None:
+        return rule(case)
+    return Reason(f"broken by {case.run.steps[-1].action}" if case.run.steps else "broken in the initial state")
+
+
+def _stuck(case: Case) -> Reason:
+    ledgers = case.in_flight(case.run.last)
+    name = case.about or (ledgers[0] if ledgers else "")
+    if not name:
+        return Reason("nothing that can still move opens the gate")
+    reaper = case.protocol.ledgers[name].facts.reaper
+    if "reap" not in case.protocol.loop.paused and case.run.last["paused"]:
+        return Reason(f"{name} is reaped by no paused step", name, reaper)
+    if "retry" in case.protocol.loop.paused:
+        return Reason(f"{name}: a paused pass looks up storage again and again, without a limit", name, reaper)
+    return Reason(f"{name} never drains", name, reaper)
+
+
+def _update_flushes(case: Case) -> Reason:
+    state: State = case.run.initial
+    for step in case.run.steps:
+        if step.action == "UpdateRefused":
+            ledgers = case.in_flight(state)
+            name = ledgers[0] if ledgers else None
+            what = f"{name} is in flight" if name else "the gate is closed"
+            return Reason(f"the flush of an update is one immediate attempt, refused while {what}", name)
+        state = step.state
+    return _stuck(case)
+
+
+def _abort(case: Case) -> Reason:
+    if case.run.last["mine_parked"]:
+        function = "srt/managers/tokenizer_manager.py:abort_request"
+        return Reason("an abort of a request parked at the tokenizer's gate has no effect", None, function)
+    text = "a running request's abort is resolved by its next result, and none comes"
+    return Reason(text, None, case.protocol.profile.primitives["process"])
+
+
+def _stale(case: Case) -> Reason:
+    state = case.before_last
+    tiers = [t for t in ("device", "host", "storage") if state.get(f"stale_{t}")]
+    if state["stale_running"]:
+        tiers.append("running requests")
+    refused = ", since the flush of the update was refused" if state["unflushed"] else ""
+    return Reason(f"a forward may read KV of the old weights from {', '.join(tiers)}{refused}")
+
+
+def _truth(case: Case) -> Reason:
+    if case.run.steps[-1].action in ("UpdateFlushed", "UpdateAnswered"):
+        tiers = [t for t in ("device", "host", "storage") if case.run.last.get(f"stale_{t}")]
+        return Reason(f"the update is answered with success while {', '.join(tiers)} still holds the old weights' KV")
+    return Reason("a forward runs after an update whose flush was refused")
+
+
+def _versions(_case: Case) -> Reason:
+    return Reason("the scheduler stamps the new version before a flush that is refused; the tokenizer keeps the old one")
+
+
+def _deferred(_case: Case) -> Reason:
+    return Reason("a waiting request blocks the deferred flush, and while paused not the immediate one")
+
+
+def _survives(case: Case) -> Reason:
+    if case.about == "watchdog":
+        return Reason("the watchdog takes a paused batch for a hang", None, case.protocol.profile.watchdog.source)
+    text = "a reset joins a storage thread that is still in a call which admission had cut off, and raises"
+    return Reason(text, "prefetch", case.protocol.profile.flush.source)
+
+
+def _lookup(case: Case) -> Reason:
+    return Reason("a paused pass retries storage lookups", "prefetch", case.protocol.profile.primitives["retry"])
+
+
+def _idle(case: Case) -> Reason:
+    return Reason("the idle record is taken before the reap", None, case.protocol.profile.primitives["record"])
+
+
+def _load(case: Case) -> Reason:
+    source = case.protocol.profile.update.source
+    return Reason("weights are written while the launched forward is still on the device", None, source)
+
+
+def _quiescent(case: Case) -> Reason:
+    ledgers = case.in_flight(case.before_last)
+    what = ledgers[0] if ledgers else "the running batch"
+    return Reason(f"the caches are reset while {what} is in flight", ledgers[0] if ledgers else None)
+
+
+_RULES: Mapping[str, Callable[[Case], Reason]] = {
+    "paused-flush-succeeds": _stuck,
+    "ledgers-drain": _stuck,
+    "update-flushes": _update_flushes,
+    "abort-answered": _abort,
+    "no-stale-kv": _stale,
+    "update-tells-truth": _truth,
+    "versions-agree": _versions,
+    "deferred-flush-agrees": _deferred,
+    "engine-survives": _survives,
+    "no-new-lookup-while-paused": _lookup,
+    "paused-work-ends": _lookup,
+    "idle-is-true": _idle,
+    "no-forward-during-load": _load,
+    "flush-only-when-quiescent": _quiescent,
+}

@@ -1,0 +1,106 @@
+"""A counterexample as a short story: who did what, in the engine's words, and what it changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from checker.results import Result, TraceStep
+
+_SENTENCES: Mapping[str, str] = {
+    "Arrive": "a request arrives and is queued",
+    "ArriveLate": "a request that had passed the tokenizer's gate before the pause arrives and is queued",
+    "Pause": "pause_generation(mode={mode})",
+    "Continue": "continue_generation: nothing is checked",
+    "RunningPass": "one running pass of the loop",
+    "PausedPass": "one paused pass of the loop",
+    "AbortAgain": "the pause aborts again what is still queued",
+    "FlushGranted": "flush_cache is granted: the caches are reset",
+    "FlushRefused": "flush_cache is refused: the gate is closed",
+    "DeferFlush": "flush_cache(timeout) finds its gate closed and waits",
+    "DeferredFlushGranted": "the waiting flush_cache is granted",
+    "DeferredFlushTimesOut": "the waiting flush_cache times out",
+    "UpdateFlushed": "update_weights(flush_cache=True): loaded and flushed, success=True",
+    "UpdateRefused": "update_weights(flush_cache=True): loaded, but its one flush is refused, success=False",
+    "UpdateAsked": "update_weights(flush_cache=True) waits for the gate",
+    "UpdateAnswered": "the waiting update_weights is loaded and flushed, success=True",
+    "ForwardDone": "the launched forward leaves the device",
+    "OrphanDone": "a storage call that admission had cut off returns",
+    "Park": "a request arrives and is parked at the tokenizer's gate",
+    "Unpark": "the parked request is dispatched",
+    "AbortMine": "the client aborts that request",
+}
+_CHOICES: Mapping[str, str] = {
+    "tokens": "{n} uncached tokens",
+    "late": "{n} still on the way",
+    "admitted": "{n} admitted",
+    "load_backs": "{n} loaded back from host",
+    "finished": "{n} finished",
+    "inserted": "{n} prefix inserted",
+    "long": "{n} retracted with a long uncached part",
+    "prefetch_taken": "{n} lookup read on",
+    "kept": "{n} missed lookup kept for retry",
+    "again": "{n} lookup retried",
+    "cut_query": "{n} lookup cut off",
+    "cut_loading": "{n} read cut off",
+}
+# Not shown as changes: counters for claims, and what follows from the sentence itself.
+_QUIET = ("mark_", "has_", "mine_", "forwards", "arrived", "answered", "works", "lookups", "flushes", "loads",
+          "updates_ok", "gate_closed", "watched", "recorded_idle", "prefetch_budget", "late", "forward_busy")
+_HELP = "continue_generation, an abort or another request"
+
+
+def tell(result: Result, summary: str = "") -> Iterator[str]:
+    """The lines of the story of one refuted result."""
+    where = ", ".join(f"{key} {value}" for key, value in result.configuration.items())
+    yield f"{result.property}: {result.verdict} (loop {result.loop}, {where})"
+    if summary:
+        yield f"  must hold: {summary}"
+    yield f"  because {result.reason}"
+    if result.trace is None:
+        return
+    yield ""
+    before: Mapping[str, int | bool] = {}
+    steps = result.trace.steps
+    width = max((len(step.actor) for step in steps), default=0)
+    for number, step in enumerate(steps, 1):
+        yield f"  {number:>2}  {step.actor:<{width}}  {_sentence(step, result)}"
+        changes = ", ".join(_changes(before, step.state))
+        yield f"      {'':<{width}}  {step.engine}" + (f"   [{changes}]" if changes else "")
+        before = step.state
+    yield from _ending(result)
+
+
+def _ending(result: Result) -> Iterator[str]:
+    if result.trace is None or result.trace.loop_from is None:
+        return
+    yield ""
+    loop = result.trace.steps[result.trace.loop_from :]
+    if loop:
+        names = ", ".join(step.action for step in loop)
+        yield f"  and then steps {result.trace.loop_from + 1} to {len(result.trace.steps)} repeat for ever ({names})."
+        return
+    yield f"  and so it stays: nothing but {_HELP} changes this."
+    if result.engine_function:
+        yield f"  The function that would have had to run: {result.engine_function}"
+
+
+def _sentence(step: TraceStep, result: Result) -> str:
+    name = step.action.split("(")[0]
+    if name in ("DeviceDone", "StorageDone"):
+        ledger, stage = step.action.split("(")[1].rstrip(")").split(".")
+        text = f"the {step.actor} completes a {ledger} entry ({stage})"
+    else:
+        text = _SENTENCES.get(name, step.action).format(mode=result.configuration["mode"])
+    told = [_CHOICES[key].format(n=value) for key, value in step.choices.items() if key in _CHOICES]
+    return f"{text} ({', '.join(told)})" if told else text
+
+
+def _changes(before: Mapping[str, int | bool], after: Mapping[str, int | bool]) -> Iterator[str]:
+    for name in sorted(before.keys() | after.keys()):
+        old, new = before.get(name, 0), after.get(name, 0)
+        if old == new or name.startswith(_QUIET):
+            continue
+        if isinstance(old, bool) or isinstance(new, bool):
+            yield name if new else f"not {name}"
+        else:
+            yield f"{name} {old}->{new}"
