@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("quiesce")
 
 _TIMED_ONE_IN = 64
+_CHECKED_AT_FORWARDS = frozenset(("no-forward-while-paused", "no-stale-kv"))
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ class Monitor:
         self._variables = attrgetter("mode", "recorded_idle", "unmodelled", *VARIABLES)
         self._last: tuple[object, object] | None = None
         self._repeated = 0
+        self._forwards = 0
         self._seen: Observation | None = None
         self.watched = frozenset(NEEDS)
         self._blockers = blocker_names(profile)
@@ -177,15 +179,12 @@ class Monitor:
 
     def forward(self) -> None:
         """A batch is about to be launched."""
-        if "no-forward-while-paused" in self.watched:
-            self.board.checked("no-forward-while-paused")
-            if self._since is not None:
-                self._violated("no-forward-while-paused", "a batch is launched", self._seen)
-        if "no-stale-kv" in self.watched:
-            self.board.checked("no-stale-kv")
-            if self._stale:
-                what = "a batch is launched after an update whose flush was refused, and none was granted since"
-                self._violated("no-stale-kv", what, self._seen)
+        self._forwards += 1
+        if self._since is not None and "no-forward-while-paused" in self.watched:
+            self._violated("no-forward-while-paused", "a batch is launched", self._seen)
+        if self._stale and "no-stale-kv" in self.watched:
+            what = "a batch is launched after an update whose flush was refused, and none was granted since"
+            self._violated("no-stale-kv", what, self._seen)
 
     # Passes.
 
@@ -200,7 +199,7 @@ class Monitor:
         if self.board.due():
             self._show_ledgers(seen)
             self._count_repeated()
-        self.board.tick()
+            self.board.tick()
 
     def _check(self, before: Observation | None, seen: Observation) -> None:
         self._checks += 1
@@ -237,6 +236,10 @@ class Monitor:
             for property_id in self._judged:
                 self.board.checked(property_id, self._repeated)
             self._repeated = 0
+        if self._forwards:
+            for property_id in _CHECKED_AT_FORWARDS & self.watched:
+                self.board.checked(property_id, self._forwards)
+            self._forwards = 0
 
     def _stamp(self, seen: Observation) -> None:
         seen.mode = self.mode

@@ -37,11 +37,11 @@ class Probes:
         except Exception:
             logger.exception("quiesce: cannot start; nothing is watched and no remedy is active")
 
-    def ingested(self, _result: object, _scheduler: Engine, *_args: object, **_kwargs: object) -> None:
+    def ingested(self, result: object, _scheduler: Engine, *_args: object, **_kwargs: object) -> None:
         """AFTER `Scheduler.ingest_requests`."""
         session = self._session
         if session is not None:
-            session.guarded("pass", session.ingested)
+            session.guarded("pass", session.ingested, result)
 
     def paused_pass(self, original: Call, scheduler: Engine, *args: object, **kwargs: object) -> object:
         """AROUND `Scheduler._record_scheduler_state_for_paused_engine`; the place of `reap-while-paused`."""

@@ -105,7 +105,8 @@ class LedgerReader:
     """Reads the ledgers of one tree cache into observations."""
 
     def __init__(self) -> None:
-        self._seen = {name: FirstSeen() for name in ("write_through", "load_back", "backup", "prefetch")}
+        self._empty = False
+        self._ages = {name: FirstSeen() for name in ("write_through", "load_back", "backup", "prefetch")}
 
     def read(self, tree: Engine, seen: Observation, now: float) -> None:
         """Set the ledger variables and `oldest` of `seen` from a `UnifiedRadixCache`.
@@ -113,6 +114,13 @@ class LedgerReader:
         The dicts are looked up anew each time, since `_reset_full` re-binds them. Raises AttributeError where the
         engine's attributes are not those of the profile's version.
         """
+        if not (tree.ongoing_write_through or tree.ongoing_load_back or tree.ongoing_prefetch or tree.ongoing_backup):
+            # Almost every pass. An observation without ages already says that its ledgers are empty.
+            if self._empty and not seen.oldest:
+                return
+            self._empty = True
+        else:
+            self._empty = False
         controller = tree.cache_controller
         seen.write_through_queued, seen.write_through_submitted, seen.write_through_ready = transfer_stages(
             tree.ongoing_write_through, controller.write_queue, controller.ack_write_queue
@@ -134,7 +142,7 @@ class LedgerReader:
 
     def _read_ages(self, tree: Engine, seen: Observation, now: float) -> None:
         seen.oldest.clear()
-        for name, ages in self._seen.items():
+        for name, ages in self._ages.items():
             oldest = ages.oldest(getattr(tree, f"ongoing_{name}"), now)
             if oldest is not None:
                 seen.oldest[name] = oldest

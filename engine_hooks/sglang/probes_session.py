@@ -66,6 +66,7 @@ class Session:
         self._seen = Observation()
         self._began = Observation()
         self._has_began = False
+        self._undisturbed = False
         self._decision = Observation()
         self._deferred = Observation()
         self._dead: set[str] = set() if sources.reader is not None else {"state"}
@@ -84,12 +85,21 @@ class Session:
 
     # Passes.
 
-    def ingested(self) -> None:
-        """After `Scheduler.ingest_requests`: a pass begins; a paused one is observed at its end too."""
+    def ingested(self, received: object) -> None:
+        """After `Scheduler.ingest_requests`: a pass begins; a paused one is observed at its end too.
+
+        `received` are the requests of this pass. A paused pass without any begins where the last one ended.
+        """
         self._sequence += 1
         if self.scheduler._engine_paused:  # noqa: SLF001 - the engine has no public name for it
-            self._has_began = self._read(self._began)
+            if self._undisturbed and not received and self._flush_wrapper._pending is None:  # noqa: SLF001 - as below
+                self._began, self._seen = self._seen, self._began
+                self._has_began = True
+            else:
+                self._has_began = self._read(self._began)
+            self._undisturbed = False
             return
+        self._undisturbed = False
         now = time.monotonic()
         if now < self._next_read and self._flush_wrapper._pending is None:  # noqa: SLF001 - the engine has no public name for it
             return
@@ -103,6 +113,7 @@ class Session:
             self._seen.recorded_idle = self.idle
             before = self._began if self._has_began else None
             self._has_began = False
+            self._undisturbed = True
             self.monitor.observe(self._seen, before)
 
     # Events.

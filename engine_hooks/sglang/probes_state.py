@@ -85,7 +85,10 @@ class StateReader:
         # A request in the middle of a chunked prefill is running work that no batch holds between its chunks.
         seen.running = len(scheduler.running_batch.reqs) + (scheduler.chunked_req is not None)
         seen.waiting = len(scheduler.waiting_queue)
-        seen.unmodelled = tuple(name for name, closed in self._unmodelled if closed())
+        seen.unmodelled = ()
+        for name, closed in self._unmodelled:
+            if closed():
+                seen.unmodelled += (name,)
         if self._ledgers is not None:
             self._ledgers.read(scheduler.tree_cache, seen, time.time())
         return seen

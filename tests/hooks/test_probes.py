@@ -283,6 +283,27 @@ def test_a_counter_that_goes_away_loses_sight_of_the_lookups_only() -> None:
     assert "paused-flush-succeeds" in engine.monitor.watched
 
 
+@pytest.mark.parametrize("received", [[], [object()]])
+def test_a_lookup_of_a_paused_pass_is_seen_and_one_of_its_requests_is_not(received: list[object]) -> None:
+    engine = Engine()
+    issued = engine.scheduler.tree_cache._prefetch_outcome_stats
+    engine.pause()
+    for _ in range(3):
+        engine.paused_pass()
+    issued["issued"] += len(received)
+    engine.probes.ingested(received, engine.scheduler)
+    engine.probes.paused_pass(lambda _: engine.idle(), engine.scheduler)
+    assert engine.sink.violated() == {}
+
+    def record(_: Any) -> None:
+        issued["issued"] += 1
+        engine.idle()
+
+    engine.probes.ingested([], engine.scheduler)
+    engine.probes.paused_pass(record, engine.scheduler)
+    assert engine.sink.violated() == {"no-new-lookup-while-paused": 1}
+
+
 def test_a_lost_pass_hook_gives_no_stale_beginning() -> None:
     engine = Engine()
     engine.pause()
@@ -294,7 +315,7 @@ def test_a_lost_pass_hook_gives_no_stale_beginning() -> None:
 
 def test_in_enforce_a_probe_that_raises_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Engine(enforce=True)
-    monkeypatch.setattr(engine.session, "ingested", lambda: 1 / 0)
+    monkeypatch.setattr(engine.session, "ingested", lambda _: 1 / 0)
     with pytest.raises(LostSightError, match="ZeroDivisionError"):
         engine.probes.ingested([], engine.scheduler)
 

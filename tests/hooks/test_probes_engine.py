@@ -22,7 +22,7 @@ from engine_hooks.sglang.testbed import launch, tinymodel
 from engine_hooks.sglang.testbed.server import Server, ServerOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.engine
 
@@ -192,7 +192,7 @@ def test_two_ranks_agree_on_the_remedy_and_reap_in_step(two_ranks: tuple[Server,
     assert violated == dict.fromkeys(violated, 0)
 
 
-def wait_for(condition: Any) -> None:
+def wait_for(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + _WAIT
     while not condition():
         assert time.monotonic() < deadline

@@ -42,7 +42,9 @@ class Audit:
     def _compare_ledgers(self, tree: Any, seen: Any) -> None:  # noqa: ANN401
         for name in LEDGERS:
             total = len(getattr(tree, f"ongoing_{name}"))
-            counts = {a: getattr(seen, a) for attributes in self._profile.ledgers[name].stages.values() for a in attributes}
+            counts = {
+                a: getattr(seen, a) for attributes in self._profile.ledgers[name].stages.values() for a in attributes
+            }
             if sum(counts.values()) != total:
                 self._differ(f"{name}: {counts} do not add up to {total}")
             self._seen.update({attribute: 1 for attribute, count in counts.items() if count})

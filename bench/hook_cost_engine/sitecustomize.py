@@ -1,0 +1,113 @@
+"""Reached only through PYTHONPATH, in the engine of `hook_cost.py`: times the scheduler's passes, hooks on and off.
+
+Blocks of passes alternate: with Quiesce's hooks, and with SGLang's own functions in their place, as they are under
+QUIESCE=off. Both are timed by the scheduler thread's CPU clock, from outside, at the ends of a block only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pkgutil
+import time
+from pathlib import Path
+from typing import Any
+
+# Passes timed in a block; the first of each is not timed, since changing the variant makes it slow in both.
+_BLOCK = {"decoding": 6, "paused": 200}
+# Blocks of each variant in a round. Of these the fastest counts: what else runs on the machine only ever adds.
+_BLOCKS = 12
+
+Function = tuple[type, str, Any]
+
+
+class Meter:
+    """Times blocks of passes, and changes the variant between them."""
+
+    def __init__(self, results: Path) -> None:
+        from engine_hooks.sglang.probes_targets import TARGETS  # noqa: PLC0415 - only where it is asked for
+
+        self._results = results
+        self._rounds: list[dict[str, Any]] = []
+        self._times: dict[bool, list[float]] = {False: [], True: []}
+        self._hooked = True
+        self._state = ""
+        self._passes = 0
+        self._forwards = 0
+        self._cpu = 0.0
+        self._functions = [_resolve(target.path) for target in TARGETS]
+        self._ingest: Any = None
+
+    def install(self) -> None:
+        """Put the meter around each pass, outside the hooks, alike for both variants."""
+        meter = self
+        owner, name, self._hooked_ingest = next(f for f in self._functions if f[1] == "ingest_requests")
+
+        def ingest_requests(scheduler: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the engine's own
+            meter.tick(scheduler)
+            return meter._ingest(scheduler, *args, **kwargs)
+
+        self._functions = [f for f in self._functions if f[1] != name]
+        self._apply()
+        setattr(owner, name, ingest_requests)
+
+    def tick(self, scheduler: Any) -> None:  # noqa: ANN401 - the engine's own
+        """One pass begins."""
+        state = "paused" if scheduler._engine_paused else "decoding"  # noqa: SLF001 - no public name
+        if state == "paused" and scheduler.tree_cache.ongoing_write_through:
+            state = "stuck"
+        if state != self._state:
+            self._state = state
+            self._times = {False: [], True: []}
+            self._passes = 0
+            return
+        self._passes += 1
+        if self._passes == 1:
+            self._forwards = scheduler.forward_ct
+            self._cpu = time.thread_time()
+        elif self._passes > _BLOCK.get(state, _BLOCK["paused"]):
+            self._end(time.thread_time() - self._cpu, scheduler.forward_ct - self._forwards)
+
+    def _end(self, cpu: float, forwards: int) -> None:
+        timed = self._passes - 1
+        # A block in which some pass launched nothing is no block of decoding.
+        if self._state != "decoding" or forwards == timed:
+            self._times[self._hooked].append(cpu / timed)
+        if min(len(times) for times in self._times.values()) >= _BLOCKS:
+            fastest = {name: min(self._times[hooked]) for name, hooked in (("bare", False), ("hooked", True))}
+            self._rounds.append({"state": self._state, **fastest})
+            self._times = {False: [], True: []}
+            temporary = self._results.with_suffix(".tmp")
+            temporary.write_text(json.dumps(self._rounds))
+            temporary.replace(self._results)
+        self._hooked = not self._hooked
+        self._apply()
+        self._passes = 0
+
+    def _apply(self) -> None:
+        for owner, name, hooked in self._functions:
+            setattr(owner, name, hooked if self._hooked else hooked.__wrapped__)
+        self._ingest = self._hooked_ingest if self._hooked else self._hooked_ingest.__wrapped__
+
+
+def _resolve(path: str) -> Function:
+    owner, _, name = path.rpartition(".")
+    resolved = pkgutil.resolve_name(owner)
+    return resolved, name, resolved.__dict__[name]
+
+
+def install(results: Path) -> None:
+    """Install the meter once the scheduler has its hooks."""
+    from engine_hooks.sglang.probes_session import Session  # noqa: PLC0415 - only where it is asked for
+
+    original = Session.__init__
+
+    def with_meter(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+        original(self, *args, **kwargs)
+        Meter(results).install()
+
+    Session.__init__ = with_meter  # type: ignore[method-assign]
+
+
+if "QUIESCE_BENCH_RESULTS" in os.environ:
+    install(Path(os.environ["QUIESCE_BENCH_RESULTS"]))
