@@ -2,7 +2,7 @@
 
 One engine; blocks of passes with the hooks alternate with blocks in which SGLang's own functions are in their place
 (see `hook_cost_engine/sitecustomize.py`), so both see the same requests on the same machine at the same time. A round
-compares the fastest of 12 blocks of each kind, by the scheduler thread's CPU time a pass; printed is the median of the
+compares the fastest of 60 blocks of each kind, by the scheduler thread's CPU time a pass; printed is the median of the
 rounds' ratios.
 """
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -295,8 +295,7 @@ class Monitor:
         Only a retract needs one: in_place keeps its running work, so no flush can be granted by design.
         """
         self._stuck = self.profile.stuck.get(key, {})
-        # Compiled for this configuration without remedies, but not with them: the remedies leave no stuck state.
-        known = key.mode != "retract" or key in self.profile.stuck or replace(key, remedies=()) in self.profile.stuck
+        known = key.mode != "retract" or key in self.profile.stuck
         if known:
             self._lost.discard("stuck_region")
         else:

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 # Passes timed in a block; the first of each is not timed, since changing the variant makes it slow in both.
-_BLOCK = {"decoding": 6, "paused": 200}
+_BLOCK = {"decoding": 2, "paused": 200}
 # Blocks of each variant in a round. Of these the fastest counts: what else runs on the machine only ever adds.
-_BLOCKS = 12
+_BLOCKS = 60
 
 Function = tuple[type, str, Any]
 

@@ -46,25 +46,35 @@ def register() -> None:
 
 
 def register_hooks(environ: Mapping[str, str]) -> None:
-    """Register the hooks of this process; SGLang applies them. With QUIESCE=off or a bad setting: none."""
+    """Register the hooks of this process; SGLang applies them. With QUIESCE=off, or a value that is no mode: none."""
     from sglang import __version__  # noqa: PLC0415 - imported only where an engine runs
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType  # noqa: PLC0415 - imported only where an engine runs
 
     try:
         settings = Settings.from_environment(environ)
-        profile = compiled_profile("sglang", __version__)
-        # Without a profile no remedy is known; what is said of that at the start is enough.
-        chosen = settings.chosen_remedies(profile.remedies) if profile is not None else ()
     except SettingsError as error:
         logger.error("quiesce: %s; nothing is activated", error)  # noqa: TRY400 - one line says it all
         return
     if settings.mode is Mode.OFF:
         return
+    profile = compiled_profile("sglang", __version__)
+    chosen = _chosen_remedies(settings, profile)
     starter = _Starter(settings, profile, chosen, __version__, missing_targets() if profile is not None else {})
     probes = Probes(starter.start)
     targets = [START, *(t for t in TARGETS if t.path not in starter.missing)] if profile is not None else [START]
     for target in targets:
         HookRegistry.register(target.path, getattr(probes, target.method), HookType[target.kind])
+
+
+def _chosen_remedies(settings: Settings, profile: CompiledProfile | None) -> tuple[str, ...]:
+    """The remedies asked for; none where one of them is unknown, which must not end the watching too."""
+    if profile is None:
+        return ()
+    try:
+        return settings.chosen_remedies(profile.remedies)
+    except SettingsError as error:
+        logger.error("quiesce: %s; no remedy is activated", error)  # noqa: TRY400 - one line says it all
+        return ()
 
 
 def _or_lost(monitor: Monitor, hook: str, build: Callable[[], _T]) -> _T | None:

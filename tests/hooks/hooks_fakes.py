@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import queue
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +58,11 @@ PROFILE = CompiledProfile(
     },
     gates={"flush": gate, "deferred_flush": deferred_gate},
     blockers={"flush": BLOCKERS, "deferred_flush": {**BLOCKERS, "waiting": lambda s: s.waiting > 0}},
-    stuck={KEY: {"paused-flush-succeeds": lambda s: s.paused and s.flush_wanted and in_flight(s) > 0}},
+    stuck={
+        KEY: {"paused-flush-succeeds": lambda s: s.paused and s.flush_wanted and in_flight(s) > 0},
+        # With the remedy no state is stuck, which is not the same as no region being known.
+        replace(KEY, remedies=("reap-while-paused",)): {},
+    },
     stuck_ledgers={KEY: {"paused-flush-succeeds": ("write_through",)}},
     always={"deferred-flush-agrees": lambda s: not s.deferred_pending or not gate(s) or deferred_gate(s)},
     steps={"no-new-lookup-while-paused": lambda s, t: not (s.paused and t.paused) or t.lookups == s.lookups},

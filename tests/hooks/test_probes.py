@@ -16,6 +16,7 @@ from engine_hooks.compiled import compiled_profile
 from engine_hooks.errors import LostSightError
 from engine_hooks.monitor import Monitor, MonitorOptions
 from engine_hooks.monitor_board import Board
+from engine_hooks.monitor_text import NEEDS
 from engine_hooks.observation import VARIABLES, Observation, Rank
 from engine_hooks.sglang.probes import Probes
 from engine_hooks.sglang.probes_session import Session, Sources
@@ -106,6 +107,7 @@ def test_an_observation_has_the_variables_of_the_real_profile() -> None:
     profile = compiled_profile("sglang", "0.5.23")
     assert profile is not None
     assert set(profile.variables) <= set(VARIABLES)
+    assert {*profile.always, *profile.steps, *(p for region in profile.stuck.values() for p in region)} <= set(NEEDS)
     state = Observation()
     assert profile.gates["flush"](state) is True
     assert profile.gates["deferred_flush"](state) is True
