@@ -19,7 +19,6 @@ from checker.proof.obligations import Obligation, Proof, obligations
 from checker.proof.system import System
 from spec.profile import Configuration, Profile
 from spec.terms import Term
-from spec.tla import Fairness
 
 if TYPE_CHECKING:
     from checker.workbench import Decided
@@ -70,9 +69,7 @@ def write_certificate(
             continue
         entries.append(_write_claim(folder, number, found.system, found.proof, found.part.about))
         seed = found.system.limits.seed
-        fairness |= {
-            a.name: a.fairness.value for a in found.system.spec.actions if a.fairness is not Fairness.NONE
-        }
+        fairness |= {unit: actions[0].fairness.value for unit, actions in found.system.spec.fair_units.items()}
     manifest = Manifest(
         SCHEMA, property_id, profile.name, spec_digest(profile), list(profile.applied), configuration.loop,
         configuration.as_dict(), fairness, f"z3 {z3.get_version_string()}", seed, entries,
@@ -91,7 +88,8 @@ def _write_claim(folder: Path, number: int, system: System, proof: Proof, about:
         name, hashlib.sha256(text.encode()).hexdigest(), about, proof.method,
         [f"{o.number}: {o.about}" for o in found],
         [" ".join(str(lemma).split()) for lemma in proof.lemmas],
-        [c.name for c in proof.rank], list(proof.helpful),
+        [c.name for c in proof.rank],
+        [f"{h.unit} where {' '.join(str(h.where).split())}" for h in proof.helpful],
     )
 
 

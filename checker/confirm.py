@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from checker.proof.interpreter import Choices, Interpreter, State, Step, Value
+from checker.proof.refute import Refutation, Stuck
 from checker.proof.unroll import Run
 from checker.translate import to_python
 from spec.terms import NEXT, BoolTerm
-from spec.tla import Always, Claim, EachStep, FinitelyOften, LeadsTo
+from spec.tla import Always, Claim, EachStep, Fairness, FinitelyOften, LeadsTo, Spec
 
 
 class UnconfirmedError(Exception):
@@ -31,8 +33,9 @@ class Confirmed:
         return self.steps[-1].state if self.steps else self.initial
 
 
-def confirm(interpreter: Interpreter, claim: Claim, run: Run) -> Confirmed:
-    """Run the steps of a slice on the whole spec and see the claim broken. Raises UnconfirmedError."""
+def confirm(interpreter: Interpreter, claim: Claim, refutation: Refutation, piece: Spec) -> Confirmed:
+    """Run the steps, found in the slice `piece`, on the whole spec and see the claim broken. Raises UnconfirmedError."""
+    run = refutation.run
     state = interpreter.initial()
     steps: list[Step] = []
     for number, step in enumerate(run.steps, 1):
@@ -45,9 +48,35 @@ def confirm(interpreter: Interpreter, claim: Claim, run: Run) -> Confirmed:
                 raise UnconfirmedError(f"step {number}, {step.action}: {name} is {state[name]}, not {value}")
         steps.append(Step(step.action, choices, state))
     found = Confirmed(interpreter.initial(), tuple(steps), run.loop_from)
-    if not _breaks(interpreter, claim, found):
+    if refutation.stuck is not None:
+        _check_stuck(interpreter, refutation.stuck, found)
+    elif run.loop_from is not None:
+        _check_loop(Interpreter(piece), run, found)
+    if not _breaks(interpreter, claim, found, closed=refutation.stuck is not None):
         raise UnconfirmedError("the run does not break the claim")
     return found
+
+
+def _check_stuck(interpreter: Interpreter, stuck: Stuck, run: Confirmed) -> None:
+    """The run ends in the region, which was proved to be closed."""
+    if not interpreter.holds(stuck.region)(run.last):
+        raise UnconfirmedError("the run does not end in the stuck region")
+
+
+def _check_loop(piece: Interpreter, run: Run, found: Confirmed) -> None:
+    """The loop ends where it began, and each fair action is taken in it or disabled somewhere in it."""
+    states = [found.initial, *(s.state for s in found.steps)]
+    loop = [{v: s[v] for v in piece.spec.init} for s in states[run.loop_from :]]
+    if any(loop[0][v] != loop[-1][v] for v in loop[0] if v not in run.ignored):
+        raise UnconfirmedError("the loop does not end where it began")
+    moves = zip(found.steps[run.loop_from :], pairwise(loop), strict=True)
+    taken = {step.action for step, (before, after) in moves if before != after}
+    for unit, actions in piece.spec.fair_units.items():
+        if not taken.isdisjoint(a.name for a in actions):
+            continue
+        off = [not any(piece.changes(dict(state), a.name) for a in actions) for state in loop]
+        if not (any(off) if actions[0].fairness is Fairness.WEAK else all(off)):
+            raise UnconfirmedError(f"the loop is not fair to {unit}")
 
 
 def _complete(interpreter: Interpreter, state: State, step: Step) -> Choices:
@@ -59,28 +88,23 @@ def _complete(interpreter: Interpreter, state: State, step: Step) -> Choices:
     return picked
 
 
-def _breaks(interpreter: Interpreter, claim: Claim, run: Confirmed) -> bool:
+def _breaks(interpreter: Interpreter, claim: Claim, run: Confirmed, *, closed: bool) -> bool:
     states: Sequence[Mapping[str, Value]] = [run.initial, *(s.state for s in run.steps)]
     if isinstance(claim, Always):
         return not interpreter.holds(claim.holds)(run.last)
     if isinstance(claim, EachStep):
         return run.steps[-1].action not in claim.but and not over(claim.holds, states[-2], states[-1])
-    if run.loop_from is None:
-        return False
-    tail = states[run.loop_from :]
-    if isinstance(claim, FinitelyOften):
-        during = interpreter.holds(claim.during)
-        return all(map(during, tail)) and any(map(lambda a, b: over(claim.event, a, b), tail, tail[1:]))
-    return _never_reaches(interpreter, claim, states, run.loop_from)
+    if isinstance(claim, LeadsTo):
+        return (closed or run.loop_from is not None) and _never_reaches(interpreter, claim, states)
+    tail = states[run.loop_from :] if run.loop_from is not None else []
+    during = interpreter.holds(claim.during)
+    return all(map(during, tail)) and any(over(claim.event, a, b) for a, b in pairwise(tail))
 
 
-def _never_reaches(
-    interpreter: Interpreter, claim: LeadsTo, states: Sequence[Mapping[str, Value]], loop_from: int
-) -> bool:
-    """From some state in which it is pending on, the goal holds nowhere, the loop included."""
+def _never_reaches(interpreter: Interpreter, claim: LeadsTo, states: Sequence[Mapping[str, Value]]) -> bool:
+    """From some state in which it is pending on, the goal holds nowhere."""
     pending, goal = interpreter.holds(claim.pending), interpreter.holds(claim.goal)
-    start = next((i for i, s in enumerate(states) if pending(s) and not any(map(goal, states[i:]))), None)
-    return start is not None and start <= max(loop_from, len(states) - 1)
+    return any(pending(s) and not any(map(goal, states[i:])) for i, s in enumerate(states))
 
 
 def over(term: BoolTerm, before: Mapping[str, Value], after: Mapping[str, Value]) -> bool:

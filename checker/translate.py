@@ -44,6 +44,8 @@ def to_python(term: Term, name: Callable[[str], str]) -> str:
         return f"((not {parts[0]}) or {parts[1]})"
     if kind == z3.Z3_OP_ITE:
         return f"({parts[1]} if {parts[0]} else {parts[2]})"
+    if kind == z3.Z3_OP_DISTINCT and len(parts) > 2:  # noqa: PLR2004 - `!=` chains compare neighbours only
+        raise SpecError("no Python for Distinct of more than two terms")
     if kind not in _INFIX:
         raise SpecError(f"no Python for the operator {term.decl().name()!r}")
     return f"({_INFIX[kind].join(parts)})"

@@ -5,24 +5,28 @@ Slices (cones of influence) and their lemmas are shared between the claims that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import z3
+
 from checker.confirm import Confirmed, confirm
 from checker.proof.interpreter import Interpreter
-from checker.proof.lemmas import Samples, find_lemmas
+from checker.proof.lemmas import Known, Samples, find_lemmas
 from checker.proof.liveness import Gap, LeadsToSearch, prove_finitely_often
 from checker.proof.obligations import Proof
 from checker.proof.refute import Refutation, refute_by_lasso, refute_by_stuck_region, refute_finitely_often
 from checker.proof.safety import prove_always, prove_by_spacer, prove_each_step, refute_safety
-from checker.proof.system import Limits, System, Tally, UndecidedError
+from checker.proof.system import Limits, System, Tally, UndecidedError, check_naturals
+from checker.proof.unroll import Unrolling
 from checker.verdict import Verdict
 from spec.profile import Configuration, Profile
 from spec.properties import Part, Property
 from spec.protocol import Protocol
-from spec.terms import BoolTerm, Term
-from spec.tla import Always, EachStep, FinitelyOften, LeadsTo, Spec
+from spec.errors import SpecError
+from spec.terms import BoolTerm, Term, neg
+from spec.tla import Always, Claim, EachStep, FinitelyOften, LeadsTo, Spec, stuttering
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,11 @@ class Slice:
 
     system: System
     lemmas: list[BoolTerm]
+
+    @cached_property
+    def unrolling(self) -> Unrolling:
+        """The frames, shared by every search in this slice."""
+        return Unrolling(self.system)
 
 
 @dataclass
@@ -71,14 +80,22 @@ class Subject:
         """States of random runs."""
         return Samples(self.interpreter.walks(self.limits.walks, self.limits.walk_length, self.limits.seed))
 
-    def slice(self, *terms: Term) -> Slice:
-        """The slice that these terms need."""
-        spec = self.spec.relevant(*terms)
-        key = frozenset(v.name for v in spec.variables)
+    def slice(self, *terms: Term, steps: Set[str] = frozenset()) -> Slice:
+        """The slice that these terms need, with the actions in `steps` kept even where they change nothing in it."""
+        spec = self.spec.relevant(*terms, steps=steps)
+        key = frozenset(v.name for v in spec.variables) | {f"action {name}" for name in steps}
         if key not in self.slices:
             system = System(spec, self.limits, self.tally)
-            self.slices[key] = Slice(system, find_lemmas(system, self.samples))
+            lemmas = find_lemmas(system, self.samples, known=self._known(key))
+            check_naturals(system, lemmas)
+            self.slices[key] = Slice(system, lemmas)
         return self.slices[key]
+
+    def _known(self, key: frozenset[str]) -> Known | None:
+        """The largest slice so far that lies inside this one."""
+        inside = [k for k in self.slices if k < key]
+        largest = max(inside, key=len, default=None)
+        return None if largest is None else Known(largest, self.slices[largest].lemmas)
 
 
 class Workbench:
@@ -117,8 +134,7 @@ class Workbench:
 def decide_part(subject: Subject, part: Part) -> Decided:
     """One claim: a proof, a confirmed counterexample, or neither."""
     claim = part.claim
-    terms = _terms(claim)
-    piece = subject.slice(*terms)
+    piece = subject.slice(*_terms(claim), steps=_steps(subject, claim))
     try:
         if isinstance(claim, Always | EachStep):
             return _safety(subject, part, claim, piece)
@@ -127,10 +143,25 @@ def decide_part(subject: Subject, part: Part) -> Decided:
         return Decided(part, Verdict.UNKNOWN, "undecided", piece.system, note=f"the solver gave up: {error}")
 
 
-def _terms(claim: Always | EachStep | LeadsTo | FinitelyOften) -> Iterable[Term]:
+def _terms(claim: Claim) -> Iterable[Term]:
     if isinstance(claim, Always | EachStep):
         return [claim.holds]
     return [claim.pending, claim.goal] if isinstance(claim, LeadsTo) else [claim.during, claim.event]
+
+
+def _steps(subject: Subject, claim: Claim) -> Set[str]:
+    """The actions that a slice must keep: those the claim speaks of, where a stuttering step would break it."""
+    if isinstance(claim, EachStep) and _possible(neg(stuttering(subject.spec, claim.holds))):
+        return frozenset(a.name for a in subject.spec.actions) - claim.but
+    if isinstance(claim, FinitelyOften) and _possible(stuttering(subject.spec, claim.event)):
+        raise SpecError("an event that a stuttering step can be is not finite in number")
+    return frozenset()
+
+
+def _possible(term: BoolTerm) -> bool:
+    solver = z3.SimpleSolver()
+    solver.add(term)
+    return bool(solver.check() != z3.unsat)
 
 
 def _safety(subject: Subject, part: Part, claim: Always | EachStep, piece: Slice) -> Decided:
@@ -138,13 +169,13 @@ def _safety(subject: Subject, part: Part, claim: Always | EachStep, piece: Slice
     if isinstance(claim, Always):
         holds = subject.interpreter.holds(claim.holds)
         if all(holds(state) for state in subject.samples.states):
-            lemmas = find_lemmas(system, subject.samples, [claim.holds])
+            lemmas = find_lemmas(system, subject.samples, [claim.holds], Known(_names(system), lemmas))
         proof = prove_always(system, claim, lemmas)
     else:
         proof = prove_each_step(system, claim, lemmas)
     if proof:
         return Decided(part, Verdict.PROVED, "induction", system, proof)
-    run = refute_safety(system, claim)
+    run = refute_safety(piece.unrolling, claim)
     if run:
         refutation = Refutation(run, "shortest-run")
         return _refuted(subject, part, system, refutation)
@@ -153,6 +184,10 @@ def _safety(subject: Subject, part: Part, claim: Always | EachStep, piece: Slice
         return Decided(part, Verdict.PROVED, "spacer", system, proof)
     note = f"no violation in {subject.limits.depth} steps, and no inductive invariant found"
     return Decided(part, Verdict.BOUNDED, "bounded-search", system, note=note)
+
+
+def _names(system: System) -> frozenset[str]:
+    return frozenset(v.name for v in system.spec.variables)
 
 
 def _liveness(subject: Subject, part: Part, claim: LeadsTo | FinitelyOften, piece: Slice) -> Decided:
@@ -164,14 +199,14 @@ def _liveness(subject: Subject, part: Part, claim: LeadsTo | FinitelyOften, piec
         search = LeadsToSearch(system, claim, lemmas)
         found = search.attempt(slice(0, 1))
         if isinstance(found, Gap):
-            refutation = refute_by_stuck_region(system, claim, lemmas)
+            refutation = refute_by_stuck_region(piece.unrolling, claim, lemmas)
         if isinstance(found, Gap) and not refutation:
             found = search.attempt(slice(1, None))
         if isinstance(found, Gap) and not refutation:
-            refutation = refute_by_lasso(system, claim)
+            refutation = refute_by_lasso(piece.unrolling, claim)
     else:
         found = prove_finitely_often(system, claim, lemmas)
-        refutation = None if isinstance(found, Proof) else refute_finitely_often(system, claim)
+        refutation = None if isinstance(found, Proof) else refute_finitely_often(piece.unrolling, claim)
     if isinstance(found, Proof):
         return Decided(part, Verdict.PROVED, "ranking", system, found)
     if refutation:
@@ -182,5 +217,5 @@ def _liveness(subject: Subject, part: Part, claim: LeadsTo | FinitelyOften, piec
 
 
 def _refuted(subject: Subject, part: Part, system: System, refutation: Refutation) -> Decided:
-    confirmed = confirm(subject.interpreter, part.claim, refutation.run)
+    confirmed = confirm(subject.interpreter, part.claim, refutation, system.spec)
     return Decided(part, Verdict.REFUTED, refutation.method, system, None, refutation, confirmed)

@@ -60,8 +60,9 @@ class Ledger:
         """`count` new entries enter the first stage; the environment may mark one of them."""
         counter = self.counter(self.facts.stages[0])
         first = self.facts.stages[0]
-        # 0 marks none, i marks the i-th new entry.
-        mark = s.choose(f"follow_{self.name}", high=ite(self.is_marked(s), nat(0), count), meaning="the entry followed")
+        # 0 marks none, i marks the i-th new entry. Never in the action in which another one ends: its end must be seen.
+        busy = disj(self.is_marked(s), *(s.before(self.mark(stage)) for stage in self.facts.stages))
+        mark = s.choose(f"follow_{self.name}", high=ite(busy, nat(0), count), meaning="the entry followed")
         s[self.ahead] = ite(mark > 0, s[counter] + mark - 1, s[self.ahead])
         s[self.mark(first)] = disj(s[self.mark(first)], mark > 0)
         s[counter] += count

@@ -287,6 +287,10 @@ def _check_names(profile: Profile, text: str) -> None:
         for step in mode.steps:
             need(("pause", name, "steps"), step, profile.primitives)
     for name, ledger in profile.ledgers.items():
+        for word in (name, *ledger.stages):
+            if not word.isidentifier():
+                problem = f"{word!r} names a variable: letters, digits and underscores only"
+                raise ProfileError(profile.path, f"ledgers.{name}", problem, line_of(text, ("ledgers", name)))
         for move in ledger.moves:
             need(("ledgers", name, "moves"), move.from_, ledger.stages)
             need(("ledgers", name, "moves"), move.to, [*ledger.stages, "retired"])

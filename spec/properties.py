@@ -122,7 +122,8 @@ def _no_new_lookup(p: Protocol, _spec: Spec) -> Iterable[Part]:
 
 def _control_answered(p: Protocol, _spec: Spec) -> Iterable[Part]:
     yield Part(LeadsTo(pending=p.now.deferred_pending, goal=neg(p.now.deferred_pending)))
-    yield Part(LeadsTo(pending=p.now.update_waiting, goal=neg(p.now.update_waiting)))
+    if p.profile.update.flush == "waits":  # else it is answered in the handler that received it
+        yield Part(LeadsTo(pending=p.now.update_waiting, goal=neg(p.now.update_waiting)))
 
 
 def _abort_answered(p: Protocol, _spec: Spec) -> Iterable[Part]:

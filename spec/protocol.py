@@ -16,6 +16,8 @@ from spec.requests import MarkedRequest
 from spec.terms import BoolTerm, conj, ite, nat, neg, total
 from spec.tla import Action, Draft, Fairness, Sort, Spec, Variable
 
+EVENT_LOOP = "EventLoop"
+
 
 @dataclass(frozen=True)
 class _Rule:
@@ -26,6 +28,7 @@ class _Rule:
     engine: str
     body: Callable[[Draft], None]
     fair: Fairness = Fairness.NONE
+    unit: str = ""
     help: bool = False
 
 
@@ -85,7 +88,7 @@ class Protocol(Primitives):
     def _draft(self, rule: _Rule) -> Action:
         draft = Draft(self.variables, rule.name)
         rule.body(draft)
-        return draft.finish(actor=rule.actor, engine=rule.engine, fairness=rule.fair, help=rule.help)
+        return draft.finish(actor=rule.actor, engine=rule.engine, fairness=rule.fair, unit=rule.unit, help=rule.help)
 
     def _rules(self) -> Iterable[_Rule]:
         f, weak = self.profile, Fairness.WEAK
@@ -95,9 +98,10 @@ class Protocol(Primitives):
         yield _Rule("ArriveLate", "client", ingest, self.ArriveLate)
         yield _Rule("Pause", "trainer", self.mode.source, self.Pause)
         yield _Rule("Continue", "trainer", "srt/managers/scheduler.py:continue_generation", self.Continue, help=True)
-        yield _Rule("RunningPass", "scheduler", self.loop.source, self.RunningPass, weak)
+        # The loop goes round, paused or not: a trainer that pauses and continues for ever does not stop it.
+        yield _Rule("RunningPass", "scheduler", self.loop.source, self.RunningPass, weak, EVENT_LOOP)
         if self.mode.sets_flag:
-            yield _Rule("PausedPass", "scheduler", self.loop.source, self.PausedPass, weak)
+            yield _Rule("PausedPass", "scheduler", self.loop.source, self.PausedPass, weak, EVENT_LOOP)
         if "abort_all" in self.mode.steps:
             yield _Rule("AbortAgain", "tokenizer", self.mode.source, self.AbortAgain, weak)
         yield _Rule("FlushGranted", "trainer", f.flush.source, self.FlushGranted)

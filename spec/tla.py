@@ -91,6 +91,9 @@ class Action:
     choices: tuple[Choice, ...]
     updates: Mapping[str, Term]
     fairness: Fairness = Fairness.NONE
+    unit: str = ""
+    """Fairness is assumed of the unit, WF(A or B), where several actions are what one actor does next: the two passes
+    of one event loop. Empty: of the action alone."""
     help: bool = False
     """Whether it is help from outside (continue, abort, another request): what a stuck region may leave by."""
 
@@ -172,6 +175,10 @@ class Draft:
     __getattr__ = __getitem__
     __setattr__ = __setitem__
 
+    def before(self, name: str) -> Term:
+        """The value of a variable when the action began."""
+        return self._variables[name].now
+
     def when(self, *conditions: BoolTerm) -> None:
         """Add to the guard. Raises SpecError after an update or a choice: guard first."""
         if self._touched or self._choices:
@@ -250,6 +257,8 @@ class Spec:
     actions: tuple[Action, ...]
     definitions: Mapping[str, BoolTerm] = field(default_factory=dict)
     """Named state predicates, e.g. the gates."""
+    dropped: frozenset[str] = frozenset()
+    """In a slice: the actions that change nothing in it. They are stuttering steps here."""
 
     def variable(self, name: str) -> Variable:
         """The variable of this name. Raises SpecError where there is none."""
@@ -285,30 +294,59 @@ class Spec:
         frame = [v.next == action.updates.get(v.name, v.now) for v in self.variables]
         return conj(action.guard, action.where, *frame)
 
+    @cached_property
+    def fair_units(self) -> Mapping[str, tuple[Action, ...]]:
+        """The actions that fairness is assumed of, by unit; all actions of a unit have the same fairness."""
+        units: dict[str, tuple[Action, ...]] = {}
+        for action in self.actions:
+            if action.fairness is not Fairness.NONE:
+                name = action.unit or action.name
+                units[name] = (*units.get(name, ()), action)
+                if units[name][0].fairness is not action.fairness:
+                    raise SpecError(f"{self.name}: the actions of unit {name} differ in fairness")
+        return units
+
+    def enabled(self, unit: str) -> BoolTerm:
+        """Some action of the unit is enabled."""
+        return disj(*(action.enabled for action in self.fair_units[unit]))
+
     def without_fairness(self, name: str) -> Spec:
         """The same spec with one action no longer fair."""
         actions = tuple(replace(a, fairness=Fairness.NONE) if a.name == name else a for a in self.actions)
         return replace(self, actions=actions)
 
-    def relevant(self, *terms: Term) -> Spec:
+    def relevant(self, *terms: Term, steps: Set[str] = frozenset()) -> Spec:
         """The cone of influence: only the variables that can influence `terms`, and the actions that touch them.
 
-        What is dropped neither enables nor changes what is kept, so that runs of the two agree on what is kept. A
-        fair action that changes nothing kept becomes a stuttering step and goes too.
+        What is dropped neither enables nor changes what is kept, so that runs of the two agree on what is kept. An
+        action that changes nothing kept is a stuttering step and goes too, unless `steps` names it: a claim about
+        steps that a stuttering step would break must see when such an action can be taken.
         """
-        keep = {n.removesuffix(NEXT) for t in terms for n in free_names(t)} & {v.name for v in self.variables}
+        every = {v.name for v in self.variables}
+        keep = {n.removesuffix(NEXT) for t in terms for n in free_names(t)} & every
         while True:
             grown = set(keep)
             for action in self.actions:
-                if keep & action.updates.keys():
+                if keep & action.updates.keys() or action.name in steps:
                     grown |= _reads_for(action, keep)
-            grown &= {v.name for v in self.variables}
+            grown &= every
             if grown == keep:
                 break
             keep = grown
+        kept = [a for a in self.actions if keep & a.updates.keys() or a.name in steps]
         variables = tuple(v for v in self.variables if v.name in keep)
-        actions = tuple(_restricted(a, keep) for a in self.actions if keep & a.updates.keys())
-        return replace(self, variables=variables, init={v.name: self.init[v.name] for v in variables}, actions=actions)
+        return replace(
+            self,
+            variables=variables,
+            init={v.name: self.init[v.name] for v in variables},
+            actions=tuple(_restricted(a, keep) for a in kept),
+            dropped=frozenset(a.name for a in self.actions) - {a.name for a in kept},
+        )
+
+
+def stuttering(spec: Spec, term: Term) -> Term:
+    """A term over now and next, read for a step that changes nothing."""
+    return z3.substitute(term, *((v.next, v.now) for v in spec.variables))
 
 
 def _used_choices(action: Action, keep: Set[str]) -> tuple[Choice, ...]:

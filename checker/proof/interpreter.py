@@ -104,10 +104,12 @@ class Interpreter:
             picked[choice.name] = rng.choice(values)
         return picked
 
-    def settle(self, state: State, allowed: Callable[[Mapping[str, Value]], bool], limit: int = 400) -> list[Step]:
-        """Let every fair action run in turn until nothing changes, staying where `allowed` holds.
+    def settle(
+        self, state: State, allowed: Callable[[Mapping[str, Value]], bool], limit: int = 400
+    ) -> list[Step] | None:
+        """Let every fair action run in turn until nothing changes; the last state then repeats for ever.
 
-        Returns the steps; the last state repeats for ever. Raises RuntimeError where it does not settle.
+        None where it does not settle. Raises RuntimeError at a step that leaves `allowed`.
         """
         fair = [a.name for a in self.spec.actions if a.fairness is not Fairness.NONE]
         steps: list[Step] = []
@@ -118,8 +120,10 @@ class Interpreter:
                 choices = self.witness(state, name)
                 state = self.apply(state, name, choices)
                 steps.append(Step(name, choices, state))
-                if not allowed(state) or len(steps) > limit:
-                    raise RuntimeError(f"the run left the stuck region or did not settle after {name}")
+                if not allowed(state):
+                    raise RuntimeError(f"{name} leaves a set that was proved to be closed")
+                if len(steps) > limit:
+                    return None
         return steps
 
     def replay(self, steps: Sequence[Step]) -> State:

@@ -91,21 +91,61 @@ def _zero(variable: Variable) -> BoolTerm:
     return neg(variable.now) if variable.sort is Sort.BOOL else variable.now == 0
 
 
-def find_lemmas(system: System, samples: Samples, wanted: Iterable[BoolTerm] = ()) -> list[BoolTerm]:
-    """The largest set of candidates, `wanted` among them, that is inductive together with TypeOK."""
-    return _houdini(system, [*candidates(system.spec, samples), *wanted])
+def find_lemmas(
+    system: System, samples: Samples, wanted: Iterable[BoolTerm] = (), known: Known | None = None
+) -> list[BoolTerm]:
+    """The largest set of candidates, `wanted` among them, that is inductive together with TypeOK.
+
+    `known` are the lemmas of a smaller slice: they hold here too, and what failed there is not tried again.
+    """
+    proved: list[BoolTerm] = list(known.lemmas) if known else []
+    tried = known.variables if known else frozenset()
+    fresh = [c for c in candidates(system.spec, samples) if not free_names(c) <= tried]
+    proved += _houdini(system, [*fresh, *wanted], proved)
+    # A flag that no sample has set, and that can be set: what it implies has not been tried yet.
+    unseen = _unseen_flags(system.spec, samples, tried, proved)
+    rare = [c for flag in unseen for c in _vacuous(system.spec, samples, flag)]
+    return proved + _houdini(system, rare, proved) if rare else proved
 
 
-def _houdini(system: System, alive: list[BoolTerm]) -> list[BoolTerm]:
-    """Drop what some action breaks, until nothing is dropped."""
-    initial = system.spec.initial
-    alive = [c for c in alive if system.impossible(system.solver(initial), neg(c))]
+def _unseen_flags(
+    spec: Spec, samples: Samples, tried: frozenset[str], proved: Sequence[BoolTerm]
+) -> list[BoolTerm]:
+    constants = {lemma.get_id() for lemma in proved}
+    flags = [v for v in spec.variables if v.sort is Sort.BOOL and v.name not in tried and not samples.atoms[v.name]]
+    return [v.now for v in flags if neg(v.now).get_id() not in constants]
+
+
+def _vacuous(spec: Spec, samples: Samples, flag: BoolTerm) -> Iterator[BoolTerm]:
+    """What a flag that is set in no sample may imply: anything, as far as they tell."""
+    ghosts = [v.name for v in spec.variables if v.sort is Sort.NAT and v.ghost]
+    for variable in spec.variables:
+        if variable.sort is Sort.BOOL and not variable.now.eq(flag):
+            yield from (implies(flag, variable.now), implies(flag, neg(variable.now)))
+        elif variable.sort is Sort.NAT:
+            yield from (implies(flag, variable.now == 0), implies(flag, variable.now > 0))
+            yield from (implies(flag, variable.now > z3.Int(g)) for g in ghosts if g != variable.name)
+
+
+@dataclass(frozen=True)
+class Known:
+    """The lemmas of a slice, and its variables."""
+
+    variables: frozenset[str]
+    lemmas: Sequence[BoolTerm]
+
+
+def _houdini(system: System, alive: list[BoolTerm], proved: Sequence[BoolTerm]) -> list[BoolTerm]:
+    """Drop what the initial state or some action breaks, until nothing is dropped."""
+    initial = system.solver(system.spec.initial)
+    if not system.impossible(initial, neg(conj(*alive))):
+        alive = [c for c in alive if system.impossible(initial, neg(c))]
     names = {c.get_id(): free_names(c) for c in alive}
     dirty = True
     while dirty and alive:
         dirty = False
         for transition in system.transitions.values():
-            broken = _broken_by(system, transition, alive, names)
+            broken = _broken_by(system, transition, alive, names, proved)
             if broken:
                 dirty = True
                 alive = [c for c in alive if c.get_id() not in broken]
@@ -113,21 +153,31 @@ def _houdini(system: System, alive: list[BoolTerm]) -> list[BoolTerm]:
 
 
 def _broken_by(
-    system: System, transition: Transition, alive: list[BoolTerm], names: dict[int, frozenset[str]]
+    system: System,
+    transition: Transition,
+    alive: list[BoolTerm],
+    names: Mapping[int, frozenset[str]],
+    proved: Sequence[BoolTerm],
 ) -> set[int]:
     """Ids of the candidates that this action breaks, assuming the others."""
     concerned = [c for c in alive if not names[c.get_id()].isdisjoint(transition.action.updates)]
-    after = {c.get_id(): transition.primed(c) for c in concerned}
+    if not concerned:
+        return set()
+    # One substitution for all: each is a Python call into Z3.
+    after = transition.primed(z3.And(*concerned)).children() if len(concerned) > 1 else [transition.primed(concerned[0])]
+    pairs = list(zip(concerned, after, strict=True))
     broken: set[int] = set()
-    while concerned:
-        assumed = [c for c in alive if c.get_id() not in broken]
-        solver = system.solver(system.spec.naturals, transition.relation, *assumed)
-        model = system.query(solver, disj(*(neg(after[c.get_id()]) for c in concerned)))
+    solver = system.solver(system.spec.naturals, transition.relation, *proved)
+    marks = {c.get_id(): z3.Bool(f"assume:{i}") for i, c in enumerate(alive)}
+    solver.add(*(implies(marks[c.get_id()], c) for c in alive))
+    while pairs:
+        assumed = [marks[c.get_id()] for c in alive if c.get_id() not in broken]
+        model = system.query(solver, disj(*(neg(then) for _, then in pairs)), *assumed)
         if model is None:
             break
-        failed = {c.get_id() for c in concerned if z3.is_false(model.eval(after[c.get_id()], model_completion=True))}
+        failed = {c.get_id() for c, then in pairs if z3.is_false(model.eval(then, model_completion=True))}
         broken |= failed
-        concerned = [c for c in concerned if c.get_id() not in failed]
+        pairs = [(c, then) for c, then in pairs if c.get_id() not in failed]
     return broken
 
 

@@ -7,16 +7,16 @@ action is enabled (obligation 7) and stays so (8), so that fairness takes it, an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import z3
 
-from checker.proof.obligations import Proof, over_step
+from checker.proof.obligations import Helpful, Proof, over_step
 from checker.proof.rank import Component, RankSearch, lexicographic
-from checker.proof.system import System, Transition, touched
+from checker.proof.system import System, Transition, UndecidedError, touched
 from spec.terms import BoolTerm, conj, disj, free_names, neg
-from spec.tla import Action, Fairness, FinitelyOften, LeadsTo
+from spec.tla import Fairness, FinitelyOften, LeadsTo, Sort, Spec
 
 
 @dataclass(frozen=True)
@@ -74,28 +74,60 @@ def prove_leads_to(system: System, claim: LeadsTo, lemmas: Iterable[BoolTerm]) -
 
 
 def _rank_search(system: System, goal: _Goal) -> RankSearch:
-    must = {a.name: _must_lower(a) for a in system.spec.actions if a.fairness is not Fairness.NONE}
+    must = {
+        action.name: _must_lower(system.spec, unit)
+        for unit, actions in system.spec.fair_units.items()
+        for action in actions
+    }
     return RankSearch(system, goal.region(system), goal.stays, must)
+
+
+def _must_lower(spec: Spec, unit: str) -> BoolTerm:
+    # Weakly fair: taken from a state in which the unit has stayed enabled. Strongly fair: from any, and outside this
+    # slice the step may change what is not seen here, so that every step has to help.
+    weak = spec.fair_units[unit][0].fairness is Fairness.WEAK
+    return spec.enabled(unit) if weak else z3.BoolVal(val=True)
 
 
 def _conclude(system: System, goal: _Goal, search: RankSearch, tiers: slice, nesting: int) -> Proof | Gap:
     region = goal.region(system)
     rank = tuple(search.run(tiers))
-    weak = [n for n in sorted(search.helpful) if system.transitions[n].action.fairness is Fairness.WEAK]
-    helpful = _persistent(system, search, weak)
+    units = system.spec.fair_units
+    names = {unit: [a.name for a in actions] for unit, actions in units.items()}
+    weak = [u for u in units if units[u][0].fairness is Fairness.WEAK]
+    true = z3.BoolVal(val=True)
+    helpful = _persistent(system, search, [Helpful(u, true) for u in weak if search.always_helps(names[u])])
     needed, stuck = _someone_enabled(system, region, helpful)
+    if stuck is not None:
+        # Some units may help in a part of the region only.
+        partial = _partial_help(system, search, {u: names[u] for u in weak if not search.always_helps(names[u])})
+        needed, stuck = _someone_enabled(system, region, [*helpful, *_persistent(system, search, partial)])
     if stuck is None:
         return Proof(goal.claim, goal.lemmas, rank, tuple(needed), within=goal.within)
-    for name in sorted(search.helpful - set(weak)):
-        nested = _recurs(system, goal, rank, name, nesting)
+    for unit in (u for u in units if u not in weak and search.always_helps(names[u])):
+        nested = _recurs(system, goal, rank, unit, nesting)
         if nested is not None:
-            return Proof(goal.claim, goal.lemmas, rank, (name,), ((name, nested),), goal.within)
+            return Proof(goal.claim, goal.lemmas, rank, (Helpful(unit, true),), ((unit, nested),), goal.within)
     return Gap(7, "no helpful fair action is enabled, or none stays enabled", stuck)
 
 
-def _must_lower(action: Action) -> BoolTerm:
-    # Weakly fair: taken from a state in which it has stayed enabled. Strongly fair: taken from any.
-    return action.enabled if action.fairness is Fairness.WEAK else z3.BoolVal(val=True)
+def _partial_help(system: System, search: RankSearch, units: Mapping[str, Sequence[str]]) -> list[Helpful]:
+    """For each unit and each literal inside which it always lowers the rank: that it helps there."""
+    found = []
+    for literal in _literals(system.spec):
+        if system.impossible(search.bounded, literal):
+            continue
+        found += [Helpful(unit, literal) for unit, names in units.items() if search.always_helps(names, literal)]
+    return found
+
+
+def _literals(spec: Spec) -> Iterator[BoolTerm]:
+    for variable in spec.variables:
+        if variable.sort is Sort.BOOL:
+            yield variable.now
+            yield neg(variable.now)
+        else:
+            yield variable.now > 0
 
 
 def _dropped(system: System, goal: _Goal, region: BoolTerm) -> Gap | None:
@@ -110,40 +142,46 @@ def _dropped(system: System, goal: _Goal, region: BoolTerm) -> Gap | None:
     return None
 
 
-def _persistent(system: System, search: RankSearch, names: Iterable[str]) -> list[str]:
-    """Those that, once enabled, stay enabled for as long as the rank does not fall.
+def _persistent(system: System, search: RankSearch, helpful: Iterable[Helpful]) -> list[Helpful]:
+    """Those that, once able to help, stay so for as long as the rank does not fall.
 
     The search's solvers hold the region, the step and equality of the rank; an action that is no longer live in the
     search has no such step.
     """
     kept = []
-    for name in names:
-        enabled = system.transitions[name].action.enabled
-        reads = free_names(enabled)
+    for one in helpful:
+        able = conj(one.where, system.spec.enabled(one.unit))
+        reads = free_names(able)
         others = [n for n in search.live if touched(system.transitions[n], reads)]
-        if all(
-            system.impossible(search.solvers[n], enabled, neg(system.transitions[n].primed(enabled))) for n in others
-        ):
-            kept.append(name)
+        if all(system.impossible(search.solvers[n], able, neg(system.transitions[n].primed(able))) for n in others):
+            kept.append(one)
     return kept
 
 
 def _someone_enabled(
-    system: System, region: BoolTerm, helpful: Sequence[str]
-) -> tuple[list[str], dict[str, int | bool] | None]:
-    """The helpful actions that suffice for obligation 7, or a state in which none is enabled."""
+    system: System, region: BoolTerm, helpful: Sequence[Helpful]
+) -> tuple[list[Helpful], dict[str, int | bool] | None]:
+    """The helpful units that suffice for obligation 7, or a state in which none can help."""
     solver = system.solver(region)
-    marks = {name: z3.Bool(f"off:{name}") for name in helpful}
-    for name, mark in marks.items():
-        solver.add(z3.Implies(mark, neg(system.transitions[name].action.enabled)))
+    marks = {f"off:{i}": one for i, one in enumerate(helpful)}
+    for mark, one in marks.items():
+        solver.add(z3.Implies(z3.Bool(mark), neg(conj(one.where, system.spec.enabled(one.unit)))))
     system.tally.queries += 1
-    answer = solver.check(*marks.values())
+    answer = solver.check(*(z3.Bool(mark) for mark in marks))
     if answer == z3.sat:
         return [], system.state_of(solver.model())
     if answer == z3.unknown:
-        return [], {}
+        raise UndecidedError(solver.reason_unknown())
     core = {str(mark) for mark in solver.unsat_core()}
-    return [name for name, mark in marks.items() if str(mark) in core], None
+    return _joined(one for mark, one in marks.items() if mark in core), None
+
+
+def _joined(helpful: Iterable[Helpful]) -> list[Helpful]:
+    """One entry for each unit: where it helps in several parts, it helps in their union."""
+    parts: dict[str, list[BoolTerm]] = {}
+    for one in helpful:
+        parts.setdefault(one.unit, []).append(one.where)
+    return [Helpful(unit, disj(*where)) for unit, where in parts.items()]
 
 
 def _recurs(
@@ -152,7 +190,7 @@ def _recurs(
     """A proof that the strongly fair action is enabled again and again while the rank stays equal."""
     if nesting == 0:
         return None
-    enabled = system.transitions[name].action.enabled
+    enabled = system.spec.enabled(name)
     inner = LeadsTo(pending=z3.BoolVal(val=True), goal=enabled)
     outer = conj(goal.claim.pending, neg(goal.claim.goal))
     inside = _Goal(inner, goal.lemmas, (outer, rank))

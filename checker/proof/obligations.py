@@ -14,7 +14,7 @@ import z3
 from checker.proof.rank import Component, lexicographic
 from checker.proof.system import System, Transition
 from spec.terms import BoolTerm, conj, disj, neg
-from spec.tla import Always, EachStep, FinitelyOften, LeadsTo
+from spec.tla import Always, EachStep, Fairness, FinitelyOften, LeadsTo, stuttering
 
 Stays = Callable[[Transition], BoolTerm]
 
@@ -28,16 +28,28 @@ class Obligation:
     formula: BoolTerm
 
 
+class MalformedProofError(Exception):
+    """A proof whose parts do not fit together: our mistake, exit code 4."""
+
+
+@dataclass(frozen=True)
+class Helpful:
+    """A fair unit that lowers the rank when it acts in the states `where`."""
+
+    unit: str
+    where: BoolTerm
+
+
 @dataclass(frozen=True)
 class Proof:
-    """What was found: an invariant, and for liveness a rank, the helpful actions and nested proofs for strong ones."""
+    """What was found: an invariant, and for liveness a rank, the helpful units and nested proofs for strong ones."""
 
     claim: Always | EachStep | LeadsTo | FinitelyOften
     lemmas: tuple[BoolTerm, ...]
     rank: tuple[Component, ...] = ()
-    helpful: tuple[str, ...] = ()
+    helpful: tuple[Helpful, ...] = ()
     recurrent: tuple[tuple[str, Proof], ...] = ()
-    """For each strongly fair helpful action, the proof that it is enabled again and again."""
+    """For each strongly fair helpful unit, the proof that it is enabled again and again."""
     within: tuple[BoolTerm, tuple[Component, ...]] | None = field(default=None)
     """A nested proof speaks only of steps inside this region with this rank unchanged."""
 
@@ -62,6 +74,9 @@ def obligations(system: System, proof: Proof) -> list[Obligation]:
             Obligation(3, f"each step of {t.action.name} satisfies the claim", conj(invariant, t.relation, neg(holds)))
             for t, holds in each_step(system, claim)
         ]
+        if spec.dropped - claim.but:
+            stutter = neg(stuttering(spec, claim.holds))
+            found.append(Obligation(3, "a step outside the slice satisfies the claim", conj(invariant, stutter)))
     elif isinstance(claim, LeadsTo):
         found += _leads_to(system, proof, claim, invariant)
     else:
@@ -86,14 +101,17 @@ def _invariant(system: System, invariant: BoolTerm) -> Iterator[Obligation]:
     yield Obligation(1, "the initial state satisfies the invariant", conj(system.spec.initial, neg(invariant)))
     for transition in system.transitions.values():
         action = transition.action
-        if action.choices:
-            outside = action.at_witness(neg(action.where))
-            yield Obligation(0, f"the witness of {action.name} steps", conj(invariant, action.guard, outside))
+        for place, choice in enumerate(action.choices):
+            # Whatever the earlier choices are, this one has its witness: no range is ever empty.
+            before = [c.within for c in action.choices[:place]]
+            outside = z3.substitute(neg(choice.within), (choice.term, choice.witness))
+            yield Obligation(0, f"{choice.name} of {action.name} has a value", conj(invariant, action.guard, *before, outside))
         broken = conj(invariant, transition.relation, neg(transition.primed(invariant)))
         yield Obligation(2, f"{action.name} keeps the invariant", broken)
 
 
 def _leads_to(system: System, proof: Proof, claim: LeadsTo, invariant: BoolTerm) -> Iterator[Obligation]:
+    _check_shape(system, proof, claim)
     region = conj(invariant, claim.pending, neg(claim.goal))
     if proof.within is not None:
         region = conj(region, proof.within[0])
@@ -103,21 +121,47 @@ def _leads_to(system: System, proof: Proof, claim: LeadsTo, invariant: BoolTerm)
         after = disj(transition.primed(claim.goal), transition.primed(claim.pending), *_leaves(proof, transition))
         yield Obligation(3, f"{transition.action.name} keeps the claim pending", conj(region, steps, neg(after)))
     yield from _ranked(system, proof, region, lambda t: _stays(proof, claim, t))
-    enabled = {name: system.transitions[name].action.enabled for name in proof.helpful}
-    for name in proof.helpful:
-        transition = system.transitions[name]
-        lower, _, _ = lexicographic(proof.rank, transition)
-        stays = _stays(proof, claim, transition)
-        helps = conj(region, enabled[name], _steps(proof, transition), stays, neg(lower))
-        yield Obligation(6, f"{name} lowers the rank", helps)
+    ready = {h.unit: conj(h.where, system.spec.enabled(h.unit)) for h in proof.helpful}
+    for helpful in proof.helpful:
+        # A strongly fair action may be taken where its witness changes nothing: every step of it must help.
+        able = [] if helpful.unit in strong else [ready[helpful.unit]]
+        for action in system.spec.fair_units[helpful.unit]:
+            transition = system.transitions[action.name]
+            lower, _, _ = lexicographic(proof.rank, transition)
+            stays = _stays(proof, claim, transition)
+            helps = conj(region, *able, _steps(proof, transition), stays, neg(lower))
+            yield Obligation(6, f"{action.name} lowers the rank", helps)
     if not proof.recurrent:
-        nobody = [neg(e) for e in enabled.values()]
+        nobody = [neg(e) for e in ready.values()]
         yield Obligation(7, "some helpful action is enabled", conj(region, *nobody))
-    for name in proof.helpful:
-        if name not in strong:
-            yield from _persists(system, proof, claim, region, name, enabled[name])
+    for unit, enabled in ready.items():
+        if unit not in strong:
+            yield from _persists(system, proof, claim, region, unit, enabled)
     for _, nested in proof.recurrent:
         yield from obligations(system, nested)
+
+
+def _check_shape(system: System, proof: Proof, claim: LeadsTo) -> None:
+    """The parts of a proof must be of the right kind, whoever made it. Raises MalformedProofError."""
+    recurrent = dict(proof.recurrent)
+    units = system.spec.fair_units
+    for name in (h.unit for h in proof.helpful):
+        fairness = units[name][0].fairness if name in units else Fairness.NONE
+        if fairness is Fairness.NONE or (name in recurrent and fairness is not Fairness.STRONG):
+            raise MalformedProofError(f"{name} is helpful, but its fairness is {fairness.value}")
+    for name, nested in recurrent.items():
+        outer = conj(claim.pending, neg(claim.goal))
+        if name not in {h.unit for h in proof.helpful}:
+            raise MalformedProofError(f"{name} recurs, but is not helpful")
+        wanted = LeadsTo(z3.BoolVal(val=True), system.spec.enabled(name))
+        if not isinstance(nested.claim, LeadsTo) or nested.within is None:
+            raise MalformedProofError(f"the nested proof of {name} is not one of recurrence")
+        same = [
+            nested.claim.pending.eq(wanted.pending), nested.claim.goal.eq(wanted.goal),
+            nested.within[0].eq(outer), nested.within[1] == proof.rank, nested.lemmas == proof.lemmas,
+        ]
+        if not all(same):
+            raise MalformedProofError(f"the nested proof of {name} proves something else")
 
 
 def _persists(  # noqa: PLR0913 - the parts of one obligation
@@ -135,6 +179,9 @@ def _persists(  # noqa: PLR0913 - the parts of one obligation
 def _finitely(system: System, proof: Proof, claim: FinitelyOften, invariant: BoolTerm) -> Iterator[Obligation]:
     region = conj(invariant, claim.during)
     yield from _ranked(system, proof, region, lambda t: t.primed(claim.during))
+    if system.spec.dropped:
+        stutter = stuttering(system.spec, claim.event)
+        yield Obligation(6, "a step outside the slice is no event", conj(region, stutter))
     for transition in system.transitions.values():
         event = over_step(system, transition, claim.event)
         lower, _, _ = lexicographic(proof.rank, transition)

@@ -104,10 +104,13 @@ class RankSearch:
         """No step of the action that must lower the rank is left with all components equal."""
         return self.system.impossible(self.solvers[name], self.must_lower[name])
 
-    @property
-    def helpful(self) -> set[str]:
-        """The actions whose every such step lowers the rank."""
-        return {n for n in self.must_lower if n not in self.waiting}
+    def always_helps(self, names: Iterable[str], where: BoolTerm | None = None) -> bool:
+        """Whether every step of these actions that must lower the rank does (from the states in `where`)."""
+        if where is None:
+            return self.waiting.isdisjoint(names)
+        return all(
+            self.system.impossible(self.solvers[n], self.must_lower[n], where) for n in names if n in self.waiting
+        )
 
     def run(self, tiers: slice) -> list[Component]:
         """The rank found over these tiers of templates, tried only while something still has to fall."""

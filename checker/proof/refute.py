@@ -5,16 +5,16 @@ A gap in a proof is not a refutation. Only what is reachable, and in which a fai
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import z3
 
-from checker.proof.interpreter import Interpreter, Step
-from checker.proof.system import System
-from checker.proof.unroll import Run, fair_lasso, reach_state
+from checker.proof.interpreter import Interpreter
+from checker.proof.system import System, Transition
+from checker.proof.unroll import Run, Unrolling, fair_lasso, reach_state
 from spec.terms import BoolTerm, conj, disj, neg
-from spec.tla import FinitelyOften, LeadsTo, Sort
+from spec.tla import Fairness, FinitelyOften, LeadsTo, Sort
 
 
 @dataclass(frozen=True)
@@ -39,18 +39,53 @@ def stuck_region(
 ) -> Stuck | None:
     """The greatest closed set of the form R and (some counter is above 0, or some flag is set or not set).
 
-    A greatest fixpoint: while some action other than help leaves it, all atoms true in that state go.
+    Where there is none, the same inside each flag that only help can change.
     """
+    lemmas = tuple(lemmas)
     inside = conj(claim.pending, neg(claim.goal))
+    found = _closed_region(system, lemmas, inside, fewest=fewest)
+    if found is not None:
+        return found
+    for flag in _held_flags(system, conj(system.spec.naturals, *lemmas, inside)):
+        found = _closed_region(system, lemmas, conj(inside, flag), fewest=fewest)
+        if found is not None:
+            return found
+    return None
+
+
+def _held(system: System) -> dict[str, Transition]:
+    """The actions that a stuck region must be closed under: all but help. Help that is fair comes without being asked."""
+    return {
+        n: t for n, t in system.transitions.items() if not t.action.help or t.action.fairness is not Fairness.NONE
+    }
+
+
+def _held_flags(system: System, region: BoolTerm) -> Iterator[BoolTerm]:
+    """Flags, or their negations, that hold somewhere in the region and that no held action changes there."""
+    held = _held(system)
+    for variable in system.spec.variables:
+        if variable.sort is not Sort.BOOL:
+            continue
+        for flag in (variable.now, neg(variable.now)):
+            solvers = ((t, system.solver(region, t.relation)) for t in held.values() if variable.name in t.action.updates)
+            stays = all(system.impossible(solver, flag, neg(t.primed(flag))) for t, solver in solvers)
+            if stays and not system.impossible(system.solver(region), flag):
+                yield flag
+
+
+def _closed_region(
+    system: System, lemmas: tuple[BoolTerm, ...], inside: BoolTerm, *, fewest: bool
+) -> Stuck | None:
+    """A greatest fixpoint: while some held action leaves it, all atoms true in that state go."""
     region = conj(system.spec.naturals, *lemmas, inside)
     alive = dict(_atoms(system))
-    held = {n: t for n, t in system.transitions.items() if not t.action.help}
+    held = _held(system)
     solvers = {n: system.solver(region, t.relation) for n, t in held.items()}
     dirty = True
     while dirty and alive:
         dirty = False
         for name, transition in held.items():
-            while alive and (model := _leaves(system, solvers[name], transition.primed, inside, alive)) is not None:
+            while alive and (model := _leaves(system, solvers[name], transition, inside, alive)) is not None:
                 gone = [a for a, term in alive.items() if z3.is_true(model.eval(term, model_completion=True))]
                 for atom in gone:
                     del alive[atom]
@@ -72,9 +107,12 @@ def _fewest(system: System, region: BoolTerm, alive: dict[str, BoolTerm]) -> dic
     return alive
 
 
-def _leaves(system, solver, primed, inside, alive):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _leaves(
+    system: System, solver: z3.Solver, transition: Transition, inside: BoolTerm, alive: dict[str, BoolTerm]
+) -> z3.ModelRef | None:
+    """A state of the set that this action can leave it from."""
     here = disj(*alive.values())
-    return system.query(solver, here, neg(conj(primed(inside), primed(here))))
+    return system.query(solver, here, neg(conj(transition.primed(inside), transition.primed(here))))
 
 
 def _atoms(system: System) -> Iterable[tuple[str, BoolTerm]]:
@@ -86,30 +124,36 @@ def _atoms(system: System) -> Iterable[tuple[str, BoolTerm]]:
             yield f"~{variable.name}", neg(variable.now)
 
 
-def refute_by_stuck_region(system: System, claim: LeadsTo, lemmas: Iterable[BoolTerm]) -> Refutation | None:
+def refute_by_stuck_region(
+    unrolling: Unrolling, claim: LeadsTo, lemmas: Iterable[BoolTerm]
+) -> Refutation | None:
     """A reached stuck region with a fair way to stay there, or None (which proves nothing)."""
-    stuck = stuck_region(system, claim, lemmas)
-    run = reach_state(system, stuck.region) if stuck is not None else None
-    return Refutation(_stay(system, run, stuck), "stuck-region", stuck) if run and stuck else None
+    stuck = stuck_region(unrolling.system, claim, lemmas)
+    run = reach_state(unrolling, stuck.region) if stuck is not None else None
+    return Refutation(_stay(unrolling.system, run, stuck), "stuck-region", stuck) if run and stuck else None
 
 
-def refute_by_lasso(system: System, claim: LeadsTo) -> Refutation | None:
+def refute_by_lasso(unrolling: Unrolling, claim: LeadsTo) -> Refutation | None:
     """A fair lasso that stays pending, or None (which proves nothing)."""
-    run = fair_lasso(system, conj(claim.pending, neg(claim.goal)))
+    run = fair_lasso(unrolling, conj(claim.pending, neg(claim.goal)))
     return Refutation(run, "fair-lasso") if run is not None else None
 
 
-def refute_finitely_often(system: System, claim: FinitelyOften) -> Refutation | None:
+def refute_finitely_often(unrolling: Unrolling, claim: FinitelyOften) -> Refutation | None:
     """A fair lasso with the event in its loop."""
-    run = fair_lasso(system, claim.during, claim.event)
+    run = fair_lasso(unrolling, claim.during, claim.event)
     return Refutation(run, "fair-lasso") if run is not None else None
 
 
 def _stay(system: System, run: Run, stuck: Stuck) -> Run:
-    """The run, and then every fair action until nothing moves: the last state repeats for ever."""
+    """The run, and then every fair action until nothing moves: the last state repeats for ever.
+
+    Where something moves for ever (a counter that grows), the run ends in the region: that it is closed is the proof.
+    """
     interpreter = Interpreter(system.spec)
     state = interpreter.replay(run.steps)
-    allowed = interpreter.holds(stuck.region)
-    tail: list[Step] = interpreter.settle(state, allowed) if allowed(state) else []
+    tail = interpreter.settle(state, interpreter.holds(stuck.region))
+    if tail is None:
+        return run
     steps = (*run.steps, *tail)
     return Run(steps, len(steps))

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import z3
-
 from checker.proof.lemmas import spacer_invariant
 from checker.proof.obligations import Proof, each_step
 from checker.proof.system import System
-from checker.proof.unroll import Run, reach_state, reach_step
+from checker.proof.unroll import Run, Unrolling, reach_state, reach_step
 from spec.terms import BoolTerm, conj, disj, neg
 from spec.tla import Always, EachStep
 
@@ -61,8 +59,8 @@ def _inductive(system: System, lemma: BoolTerm, lemmas: Iterable[BoolTerm]) -> b
     )
 
 
-def refute_safety(system: System, claim: Always | EachStep) -> Run | None:
+def refute_safety(unrolling: Unrolling, claim: Always | EachStep) -> Run | None:
     """A shortest run that breaks the claim, up to the depth limit."""
     if isinstance(claim, Always):
-        return reach_state(system, z3.Not(claim.holds))
-    return reach_step(system, claim)
+        return reach_state(unrolling, neg(claim.holds))
+    return reach_step(unrolling, claim)

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import z3
 
+from spec.errors import SpecError
 from spec.terms import BoolTerm, Term, conj
 from spec.tla import Action, Sort, Spec
 
@@ -16,13 +17,16 @@ SolverFactory = Callable[[], z3.Solver]
 
 @dataclass(frozen=True)
 class Limits:
-    """What a proof may spend. `seed` goes to every solver; `depth` bounds the search for a counterexample."""
+    """What a proof may spend. `seed` goes to every solver; `depth` bounds the search for a run, `lasso` for a
+    fair loop."""
 
     seed: int = 0
     milliseconds: int = 10_000
     """For one query."""
     spacer_milliseconds: int = 3_000
     depth: int = 12
+    lasso: int = 8
+    """Stem and loop together."""
     loop: int = 4
     walks: int = 12
     walk_length: int = 80
@@ -125,6 +129,20 @@ class System:
 
 class UndecidedError(Exception):
     """A solver gave up (time or incompleteness): the verdict is `unknown`, never `proved` or `refuted`."""
+
+
+def check_naturals(system: System, lemmas: Iterable[BoolTerm]) -> None:
+    """TypeOK is assumed everywhere, so it is proved here: no counter falls below 0. Raises SpecError where one can."""
+    lemmas = tuple(lemmas)
+    for transition in system.transitions.values():
+        counters = [v for v in system.spec.variables if v.sort is Sort.NAT and v.name in transition.action.updates]
+        if not counters:
+            continue
+        solver = system.solver(system.spec.naturals, *lemmas, transition.relation)
+        model = system.query(solver, z3.Or(*(v.next < 0 for v in counters)))
+        if model is not None:
+            below = [v.name for v in counters if model.eval(v.next, model_completion=True).as_long() < 0]
+            raise SpecError(f"{system.spec.name}: {transition.action.name} can take {', '.join(below)} below 0")
 
 
 def touched(transition: Transition, names: Iterable[str]) -> bool:

@@ -8,7 +8,7 @@ import z3
 
 from checker.proof.interpreter import Step
 from checker.proof.system import System
-from spec.terms import BoolTerm, NatTerm, Term, conj, disj, ite, nat, neg
+from spec.terms import NEXT, BoolTerm, NatTerm, Term, conj, disj, free_names, ite, nat, neg
 from spec.tla import Action, EachStep, Fairness, Sort, Variable
 
 STUTTER = -1
@@ -21,6 +21,8 @@ class Run:
 
     steps: tuple[Step, ...]
     loop_from: int | None = None
+    ignored: frozenset[str] = frozenset()
+    """Counters that grow in the loop and that nothing reads, the claim included."""
 
 
 class Unrolling:
@@ -53,30 +55,31 @@ class Unrolling:
         """Which action leads from this frame to the next, by its index; STUTTER is none."""
         return z3.Int(f"taken@{frame}")
 
-    def extend(self) -> None:
-        """One more step."""
-        self.solver.add(self.at(self._step, self.frames))
-        self.frames += 1
+    def extend(self, frames: int) -> None:
+        """At least so many steps."""
+        while self.frames < frames:
+            self.solver.add(self.at(self._step, self.frames))
+            self.frames += 1
 
-    def small(self) -> BoolTerm:
+    def small(self, frames: int) -> BoolTerm:
         """The environment chooses small numbers: easier to read. A wish, not a bound on the search."""
         wish = conj(*(
             z3.Implies(TAKEN == index, c.term <= ite(c.witness > 1, c.witness, nat(1)))
             for index, action in enumerate(self.system.spec.actions) for c in action.choices
         ))
-        return conj(*(self.at(wish, frame) for frame in range(self.frames)))
+        return conj(*(self.at(wish, frame) for frame in range(frames)))
 
-    def find(self, goal: BoolTerm) -> z3.ModelRef | None:
-        """A model of `goal` over the frames so far, with small numbers where there is one."""
+    def find(self, goal: BoolTerm, frames: int) -> z3.ModelRef | None:
+        """A model of `goal` over these frames, with small numbers where there is one."""
         model = self.system.query(self.solver, goal)
         if model is None:
             return None
-        return self.system.query(self.solver, goal, self.small()) or model
+        return self.system.query(self.solver, goal, self.small(frames)) or model
 
-    def steps(self, model: z3.ModelRef) -> tuple[Step, ...]:
-        """The run in a model."""
+    def steps(self, model: z3.ModelRef, frames: int) -> tuple[Step, ...]:
+        """The first steps of the run in a model."""
         found = []
-        for frame in range(self.frames):
+        for frame in range(frames):
             index = model.eval(self.taken(frame), model_completion=True).as_long()
             if index == STUTTER:
                 continue
@@ -89,26 +92,24 @@ class Unrolling:
         return tuple(found)
 
 
-def reach_state(system: System, target: BoolTerm) -> Run | None:
+def reach_state(unrolling: Unrolling, target: BoolTerm) -> Run | None:
     """A shortest run to a state in `target`, up to the depth limit."""
-    unrolling = Unrolling(system)
-    for depth in range(system.limits.depth + 1):
-        if depth:
-            unrolling.extend()
-        model = unrolling.find(unrolling.at(target, depth))
+    for depth in range(unrolling.system.limits.depth + 1):
+        unrolling.extend(depth)
+        model = unrolling.find(unrolling.at(target, depth), depth)
         if model is not None:
-            return Run(unrolling.steps(model))
+            return Run(unrolling.steps(model, depth))
     return None
 
 
-def reach_step(system: System, claim: EachStep) -> Run | None:
+def reach_step(unrolling: Unrolling, claim: EachStep) -> Run | None:
     """A shortest run whose last step breaks the claim, up to the depth limit."""
-    unrolling, bad = Unrolling(system), _breaks(system, claim)
-    for frame in range(system.limits.depth):
-        unrolling.extend()
-        model = unrolling.find(unrolling.at(bad, frame))
+    bad = _breaks(unrolling.system, claim)
+    for depth in range(1, unrolling.system.limits.depth + 1):
+        unrolling.extend(depth)
+        model = unrolling.find(unrolling.at(bad, depth - 1), depth)
         if model is not None:
-            return Run(unrolling.steps(model))
+            return Run(unrolling.steps(model, depth))
     return None
 
 
@@ -122,40 +123,55 @@ def _breaks(system: System, claim: EachStep) -> BoolTerm:
     return disj(*broken)
 
 
-def fair_lasso(system: System, inside: BoolTerm, event: BoolTerm | None = None) -> Run | None:
+def fair_lasso(unrolling: Unrolling, inside: BoolTerm, event: BoolTerm | None = None) -> Run | None:
     """A run that in the end stays in `inside` for ever, fair to every action, with `event` (if any) in its loop.
 
     The loop revisits the same full state, but for counters that nothing reads. Stuttering is a step, but never counts
     as taking an action. Finding none proves nothing.
     """
-    unrolling = Unrolling(system)
-    for length in range(system.limits.depth + 1):
-        if length:
-            unrolling.extend()
-        for loop in range(1 if event is not None else 0, min(length, system.limits.loop) + 1):
+    limits = unrolling.system.limits
+    pure = pure_counters(unrolling.system) - free_names(inside) - _bound_by(unrolling.system, event)
+    for length in range(limits.lasso + 1):
+        unrolling.extend(length)
+        for loop in range(1 if event is not None else 0, min(length, limits.loop) + 1):
             start = length - loop
-            model = unrolling.find(_closes(unrolling, start, length, inside, event))
+            model = unrolling.find(_closes(unrolling, (start, length), inside, event, pure), length)
             if model is not None:
                 stutters = sum(model.eval(unrolling.taken(f), model_completion=True).as_long() < 0 for f in range(start))
-                return Run(unrolling.steps(model), start - stutters)
+                return Run(unrolling.steps(model, length), start - stutters, pure)
     return None
 
 
-def _closes(u: Unrolling, start: int, end: int, inside: BoolTerm, event: BoolTerm | None) -> BoolTerm:
+def _bound_by(system: System, event: BoolTerm | None) -> frozenset[str]:
+    """The counters whose value, not only whose change, decides the event."""
+    if event is None:
+        return frozenset()
+    shift = z3.Int("shift")
+    bound = set()
+    for v in system.spec.variables:
+        if v.sort is Sort.NAT and v.name in {n.removesuffix(NEXT) for n in free_names(event)}:
+            moved = z3.substitute(event, (v.now, v.now + shift), (v.next, v.next + shift))
+            if not system.impossible(system.solver(), event != moved):
+                bound.add(v.name)
+    return frozenset(bound)
+
+
+def _closes(
+    u: Unrolling, loop: tuple[int, int], inside: BoolTerm, event: BoolTerm | None, pure: frozenset[str]
+) -> BoolTerm:
+    start, end = loop
     frames = range(start, end + 1)
     parts = [u.at(inside, f) for f in frames]
-    pure = pure_counters(u.system)
     for v in u.system.spec.variables:
         if v.name not in pure:
             parts.append(_constant(v, start) == _constant(v, end))
     if event is not None:
         parts.append(disj(*(u.at(event, f) for f in range(start, end))))
-    for index, action in enumerate(u.system.spec.actions):
-        if action.fairness is Fairness.NONE:
-            continue
-        off = [u.at(disabled(action), f) for f in frames]
-        took = [conj(u.taken(f) == index, _changes(u, action, f)) for f in range(start, end)]
-        parts.append(disj(*took, disj(*off) if action.fairness is Fairness.WEAK else conj(*off)))
+    index = {action.name: i for i, action in enumerate(u.system.spec.actions)}
+    for actions in u.system.spec.fair_units.values():
+        off = [u.at(conj(*map(disabled, actions)), f) for f in frames]
+        took = [conj(u.taken(f) == index[a.name], _changes(u, a, f)) for f in range(start, end) for a in actions]
+        parts.append(disj(*took, disj(*off) if actions[0].fairness is Fairness.WEAK else conj(*off)))
     return conj(*parts)
 
 
