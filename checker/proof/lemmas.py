@@ -101,11 +101,15 @@ def find_lemmas(
     proved: list[BoolTerm] = list(known.lemmas) if known else []
     tried = known.variables if known else frozenset()
     fresh = [c for c in candidates(system.spec, samples) if not free_names(c) <= tried]
-    proved += _houdini(system, [*fresh, *wanted], proved)
+    first = [*fresh, *wanted]
+    proved += _houdini(system, first, proved)
     # A flag that no sample has set, and that can be set: what it implies has not been tried yet.
     unseen = _unseen_flags(system.spec, samples, tried, proved)
     rare = [c for flag in unseen for c in _vacuous(system.spec, samples, flag)]
-    return proved + _houdini(system, rare, proved) if rare else proved
+    if not rare:
+        return proved
+    done = {c.get_id() for c in proved}
+    return proved + _houdini(system, [*(c for c in first if c.get_id() not in done), *rare], proved)
 
 
 def _unseen_flags(
