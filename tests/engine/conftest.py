@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from harness import ASKED_TOKENS, PROMPT, SETUPS, Engine, Fresh, Models, Setup
+from harness import ASKED_TOKENS, PROMPT, SETUPS, Engine, Models, Setup
 
 from engine_hooks.sglang.testbed import tinymodel
 from engine_hooks.sglang.testbed.server import Server, ServerOptions
@@ -31,27 +33,44 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
     return Models(old, new)
 
 
+FRESH_ENGINE = """
+import sys
+from pathlib import Path
+from engine_hooks.sglang.testbed import launch
+from engine_hooks.sglang.testbed.control import Control
+
+if __name__ == "__main__":
+    model, folder = map(Path, sys.argv[1:3])
+    control = Control(folder / "control")
+    launch.prepare_this_process(control.directory)
+    import sglang
+    engine = sglang.Engine(**launch.engine_args(model))
+    sampling = {"max_new_tokens": int(sys.argv[3]), "temperature": 0, "ignore_eos": True}
+    prompt = [int(token) for token in sys.stdin.read().split()]
+    answer = engine.generate(input_ids=prompt, sampling_params=sampling)["output_ids"]
+    assert control.rank().installed
+    control.rank().d2h.wait(lambda switch: switch.done > 0)
+    engine.shutdown()
+    print("answer", *answer)
+"""
+
+
 @pytest.fixture(scope="session")
-def fresh(models: Models, tmp_path_factory: pytest.TempPathFactory) -> Fresh:
+def fresh_answer(models: Models, tmp_path_factory: pytest.TempPathFactory) -> list[int]:
+    """What a fresh engine with the new weights answers to PROMPT: an engine inside a process of its own, for once."""
     folder = tmp_path_factory.mktemp("fresh")
-    with Server(ServerOptions(models.new, folder, environment={"QUIESCE": "off"})) as server:
-        engine = Engine(server, models.new)
-        answer = engine.ask(PROMPT, ASKED_TOKENS).output_ids
-        engine.rank.d2h.wait(lambda switch: switch.done > 0)
-        listening = [c.laddr for p in server.processes() for c in p.net_connections() if c.status == "LISTEN"]
-        return Fresh(
-            answer=answer,
-            copies=engine.rank.d2h.done,
-            installed_ranks=server.control.installed_ranks(),
-            address=next(address.ip for address in listening if address.port == server.port),
-            family=[process.pid for process in server.processes()],
-        )
-
-
-@pytest.fixture(scope="session")
-def fresh_answer(fresh: Fresh) -> list[int]:
-    """What a fresh engine with the new weights answers to PROMPT."""
-    return fresh.answer
+    program = folder / "fresh.py"
+    program.write_text(FRESH_ENGINE)
+    done = subprocess.run(  # noqa: S603 - our own command, no shell
+        [sys.executable, str(program), str(models.new), str(folder), str(ASKED_TOKENS)],
+        check=False,
+        input=" ".join(map(str, PROMPT)),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("answer "))
+    return [int(token) for token in line.split()[1:]]
 
 
 @pytest.fixture(scope="session")

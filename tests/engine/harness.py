@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 import time
 from dataclasses import dataclass, field
@@ -90,21 +91,6 @@ class Models:
     new: Path
 
 
-@dataclass(frozen=True)
-class Fresh:
-    """What was seen of a fresh engine with the new weights, which is gone."""
-
-    answer: list[int]
-    """To PROMPT, ASKED_TOKENS tokens."""
-    copies: int
-    """Device-to-host copies that went through the testbed."""
-    installed_ranks: int
-    address: str
-    """On which the HTTP server listened."""
-    family: list[int]
-    """Ids of all its processes."""
-
-
 def rewritten(old: str, new: str) -> dict[str, str]:
     """Environment of an engine whose source says `new` wherever it said the word `old`, as a later version might."""
     path = [str(Path(__file__).parent / "rewriting"), *launch.standin_paths()]
@@ -154,6 +140,15 @@ class Reply:
 
     success: bool
     message: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line that the monitor logged."""
+
+    pass_number: int
+    loop: str
+    text: str
 
 
 @dataclass
@@ -257,6 +252,11 @@ class Engine:
 
     def log(self) -> str:
         return self.server.log()
+
+    def findings(self, prop: str) -> list[Finding]:
+        """What the monitor has logged of violations of a property, since the engine started."""
+        pattern = rf"quiesce: {prop} does not hold on .*, pass (\d+) of loop (\S+), (.*)"
+        return [Finding(int(found[1]), found[2], found[3]) for found in re.finditer(pattern, self.log())]
 
     def wait_metric(self, expected: float, name: str, **labels: str) -> None:
         """Until a series has a value; a gauge may be up to a second late."""

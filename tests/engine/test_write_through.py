@@ -37,6 +37,12 @@ def test_without_the_remedy_no_flush_succeeds_before_continue(engine: Engine, mo
     engine.wait_metric(1, "quiesce_flush_blocked", ledger=LEDGER)
     assert engine.rank.d2h.in_flight > 0
 
+    # On the first paused pass after the refusal, which came in the ingest of that pass.
+    stuck, unflushed = (engine.findings(prop)[-1] for prop in (PROPERTY, "update-flushes"))
+    assert 0 <= stuck.pass_number - unflushed.pass_number <= 1
+    assert LEDGER in stuck.text
+    assert "would have to run" in stuck.text
+
     engine.rank.d2h.release()
     engine.rank.wait_idle()
     deadline = time.monotonic() + 3
