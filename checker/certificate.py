@@ -1,6 +1,6 @@
 """Certificates: the obligations of a proof as SMT-LIB, with a manifest, for a second solver in another process.
 
-A certificate is a folder: `manifest.json` and `NNN.smt2`, one file for each claim, its obligations between push and pop.
+A certificate is a folder: `manifest.json` and `NNN.smt2`, a file for each claim, its obligations each in push and pop.
 Nothing of the prover is needed to check one: `checker certify` reads the manifest and asks cvc5.
 """
 
@@ -63,7 +63,9 @@ def write_certificate(
     name = "-".join([property_id, configuration.loop, configuration.mode, configuration.storage, *profile.applied])
     folder = Path(root) / name
     folder.mkdir(parents=True, exist_ok=True)
-    entries, fairness, seed = [], {}, 0
+    entries: list[ClaimEntry] = []
+    fairness: dict[str, str] = {}
+    seed = 0
     for number, found in enumerate(decided):
         if found.proof is None or found.system is None:
             continue
@@ -71,8 +73,17 @@ def write_certificate(
         seed = found.system.limits.seed
         fairness |= {unit: actions[0].fairness.value for unit, actions in found.system.spec.fair_units.items()}
     manifest = Manifest(
-        SCHEMA, property_id, profile.name, spec_digest(profile), list(profile.applied), configuration.loop,
-        configuration.as_dict(), fairness, f"z3 {z3.get_version_string()}", seed, entries,
+        SCHEMA,
+        property_id,
+        profile.name,
+        spec_digest(profile),
+        list(profile.applied),
+        configuration.loop,
+        configuration.as_dict(),
+        fairness,
+        f"z3 {z3.get_version_string()}",
+        seed,
+        entries,
     )
     data = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
     (folder / "manifest.json").write_bytes(data + b"\n")
@@ -85,7 +96,10 @@ def _write_claim(folder: Path, number: int, system: System, proof: Proof, about:
     name = f"{number:03}.smt2"
     (folder / name).write_text(text, encoding="utf-8")
     return ClaimEntry(
-        name, hashlib.sha256(text.encode()).hexdigest(), about, proof.method,
+        name,
+        hashlib.sha256(text.encode()).hexdigest(),
+        about,
+        proof.method,
         [f"{o.number}: {o.about}" for o in found],
         [" ".join(str(lemma).split()) for lemma in proof.lemmas],
         [c.name for c in proof.rank],

@@ -101,7 +101,7 @@ def main() -> None:
 @click.option("--workers", type=click.IntRange(min=1), help="Processes; as many as cores by default.")
 @click.option("--certificates", metavar="FOLDER", help="Write a certificate for each proof below FOLDER.")
 @click.pass_context
-def verify(  # noqa: PLR0913 - one parameter for each option
+def verify(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by name
     ctx: click.Context,
     profile: str | None,
     engine: str | None,
@@ -118,7 +118,8 @@ def verify(  # noqa: PLR0913 - one parameter for each option
     import msgspec  # noqa: PLC0415 - the help needs none of this
 
     from checker.show import lines  # noqa: PLC0415
-    from checker.verify import Request, verify as run  # noqa: PLC0415
+    from checker.verify import Request  # noqa: PLC0415
+    from checker.verify import verify as run  # noqa: PLC0415
 
     chosen = chosen_profile(profile, engine, remedies)
     source = "bundled"
@@ -145,7 +146,7 @@ def verify(  # noqa: PLR0913 - one parameter for each option
 @_json
 @_seed
 @click.pass_context
-def explain(  # noqa: PLR0913 - one parameter for each option
+def explain(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by name
     ctx: click.Context,
     property_id: str,
     profile: str | None,
@@ -160,7 +161,8 @@ def explain(  # noqa: PLR0913 - one parameter for each option
     import msgspec  # noqa: PLC0415
 
     from checker.explain import explanation, told  # noqa: PLC0415
-    from checker.verify import Request, verify as run  # noqa: PLC0415
+    from checker.verify import Request  # noqa: PLC0415
+    from checker.verify import verify as run  # noqa: PLC0415
 
     chosen = chosen_profile(profile, engine, remedies)
     reporter = TerminalReporter()
@@ -184,7 +186,8 @@ def certify(ctx: click.Context, folders: tuple[str, ...]) -> None:
     for folder in map(Path, folders):
         inside = sorted(p.parent for p in folder.glob("*/manifest.json"))
         if not (folder / "manifest.json").exists() and not inside:
-            raise CertificateMissingError(f"no certificate in {folder}; write some with: checker verify --certificates {folder}")
+            command = f"checker verify --certificates {folder}"
+            raise CertificateMissingError(f"no certificate in {folder}; write some with: {command}")
         found += map(str, inside or [folder])
     done = subprocess.run([sys.executable, "-m", "checker.certify", *found], check=False)  # noqa: S603 - our own module
     ctx.exit(done.returncode if done.returncode in (0, EXIT_USAGE) else EXIT_INTERNAL)
@@ -192,5 +195,3 @@ def certify(ctx: click.Context, folders: tuple[str, ...]) -> None:
 
 class CertificateMissingError(QuiesceError):
     """A folder without a certificate. Remedy: the command in the text."""
-
-

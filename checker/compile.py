@@ -63,16 +63,22 @@ class Compiler:
 
     def module(self) -> str:
         """The text of the module."""
-        gates = {name: self._add(f"gate_{name}", f"The gate {name} is open.", term)
-                 for name, term in self.subject.spec.definitions.items()}
+        gates = {
+            name: self._add(f"gate_{name}", f"The gate {name} is open.", term)
+            for name, term in self.subject.spec.definitions.items()
+        }
         blockers = {name: dict(self._blockers(name)) for name in gates}
         regions = list(self._regions())
         always = {"deferred-flush-agrees": self._deferred()}
         steps = {"no-new-lookup-while-paused": self._lookups()}
-        text = "\n".join([
-            *self._head(), *self._bodies(), *_table("_LEDGERS", self._ledgers()),
-            *self._profile_lines(gates, blockers, regions, always, steps),
-        ])
+        text = "\n".join(
+            [
+                *self._head(),
+                *self._bodies(),
+                *_table("_LEDGERS", self._ledgers()),
+                *self._profile_lines(gates, blockers, regions, always, steps),
+            ]
+        )
         return _formatted(text + "\n")
 
     def _add(self, name: str, doc: str, term: BoolTerm, *, step: bool = False) -> str:
@@ -116,14 +122,14 @@ class Compiler:
         stuck = stuck_region(piece.system, claim, (), fewest=False)
         if stuck is None:
             return _Region(configuration, remedies, None, ())
-        counters = {ledger.counter(stage) for ledger in subject.protocol.ledgers.values() for stage in ledger.facts.stages}
+        ledgers = subject.protocol.ledgers
+        counters = {ledger.counter(stage) for ledger in ledgers.values() for stage in ledger.facts.stages}
         atoms = [_atom(subject.protocol, name) for name in stuck.atoms if name in counters]
         term = conj(claim.pending, disj(*atoms))
         name = "_".join(["stuck", configuration.loop.replace("-", "_"), configuration.storage, *remedies])
         doc = "Paused, a flush wanted, and an entry that nothing but help can retire."
-        ledgers = [n for n, ledger in subject.protocol.ledgers.items()
-                   if any(ledger.counter(s) in stuck.atoms for s in ledger.facts.stages)]
-        return _Region(configuration, remedies, self._add(name, doc, term), tuple(ledgers))
+        named = [n for n, one in ledgers.items() if any(one.counter(s) in stuck.atoms for s in one.facts.stages)]
+        return _Region(configuration, remedies, self._add(name, doc, term), tuple(named))
 
     def _deferred(self) -> str:
         now, gates = self.subject.protocol.now, self.subject.spec.definitions

@@ -12,7 +12,7 @@ from checker.proof.refute import Refutation, Stuck
 from checker.proof.unroll import Run
 from checker.translate import to_python
 from spec.terms import NEXT, BoolTerm
-from spec.tla import Always, Claim, EachStep, Fairness, FinitelyOften, LeadsTo, Spec
+from spec.tla import Always, Claim, EachStep, Fairness, LeadsTo, Spec
 
 
 class UnconfirmedError(Exception):
@@ -34,7 +34,7 @@ class Confirmed:
 
 
 def confirm(interpreter: Interpreter, claim: Claim, refutation: Refutation, piece: Spec) -> Confirmed:
-    """Run the steps, found in the slice `piece`, on the whole spec and see the claim broken. Raises UnconfirmedError."""
+    """Run the steps, found in the slice `piece`, on the whole spec; see the claim broken. Raises UnconfirmedError."""
     run = refutation.run
     state = interpreter.initial()
     steps: list[Step] = []

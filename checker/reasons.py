@@ -101,7 +101,8 @@ def _truth(case: Case) -> Reason:
 
 
 def _versions(_case: Case) -> Reason:
-    return Reason("the scheduler stamps the new version before a flush that is refused; the tokenizer keeps the old one")
+    text = "the scheduler stamps the new version before a flush that is refused; the tokenizer keeps the old one"
+    return Reason(text)
 
 
 def _deferred(_case: Case) -> Reason:

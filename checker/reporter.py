@@ -1,4 +1,4 @@
-"""Where output goes: results to stdout, prose and progress to stderr, progress only on a terminal. Injected, no globals."""
+"""Where output goes: results to stdout, prose and progress to stderr, progress only on a terminal. Injected."""
 
 from __future__ import annotations
 

@@ -45,11 +45,6 @@ class Result(msgspec.Struct, frozen=True):
     engine_function: str | None = None
     """For a stuck ledger: the engine's function that would have had to run."""
 
-    @property
-    def verdict_type(self) -> Verdict:
-        """The verdict as a type."""
-        return Verdict(self.verdict)
-
 
 class EngineInfo(msgspec.Struct, frozen=True):
     """Which engine and profile the results speak of."""
@@ -76,5 +71,5 @@ class Report(msgspec.Struct, frozen=True):
 
 def overall(results: Sequence[Result], *, complete: bool = True) -> Verdict:
     """The worst verdict; an incomplete run is never better than unknown."""
-    verdict = worst(r.verdict_type for r in results)
+    verdict = worst(Verdict(r.verdict) for r in results)
     return verdict if complete or verdict is Verdict.REFUTED else Verdict.UNKNOWN

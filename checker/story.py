@@ -44,8 +44,25 @@ _CHOICES: Mapping[str, str] = {
     "cut_loading": "{n} read cut off",
 }
 # Not shown as changes: counters for claims, and what follows from the sentence itself.
-_QUIET = ("mark_", "has_", "mine_", "forwards", "arrived", "answered", "works", "lookups", "flushes", "loads",
-          "updates_ok", "gate_closed", "watched", "recorded_idle", "prefetch_budget", "late", "forward_busy")
+_QUIET = (
+    "mark_",
+    "has_",
+    "mine_",
+    "forwards",
+    "arrived",
+    "answered",
+    "works",
+    "lookups",
+    "flushes",
+    "loads",
+    "updates_ok",
+    "gate_closed",
+    "watched",
+    "recorded_idle",
+    "prefetch_budget",
+    "late",
+    "forward_busy",
+)
 _HELP = "continue_generation, an abort or another request"
 
 

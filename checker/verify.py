@@ -116,6 +116,7 @@ def verify_configuration(request: Request, configuration: Configuration) -> list
 
     bench = Workbench(request.profile, configuration, Limits(seed=request.seed))
     results = []
+    bench.expect(chosen(request.properties))
     for prop in chosen(request.properties):
         start = time.perf_counter()
         reason = bench.not_applicable(prop)
@@ -133,9 +134,7 @@ def _plain(property_id: str, configuration: Configuration, verdict: Verdict, rea
     )
 
 
-def _result(
-    bench: Workbench, property_id: str, decided: Sequence[Decided], seconds: float, request: Request
-) -> Result:
+def _result(bench: Workbench, property_id: str, decided: Sequence[Decided], seconds: float, request: Request) -> Result:
     from checker.certificate import write_certificate  # noqa: PLC0415
     from checker.reasons import Case, Reason, why  # noqa: PLC0415
 
@@ -154,8 +153,18 @@ def _result(
             certificate = write_certificate(request.certificates, request.profile, configuration, property_id, decided)
     scope = SCOPE if verdict in (Verdict.PROVED, Verdict.REFUTED) else "none"
     return Result(
-        property_id, configuration.loop, configuration.as_dict(), verdict.value, scope, telling.method, reason.text,
-        reason.ledger, round(seconds, 4), trace, certificate, reason.function,
+        property_id,
+        configuration.loop,
+        configuration.as_dict(),
+        verdict.value,
+        scope,
+        telling.method,
+        reason.text,
+        reason.ledger,
+        round(seconds, 4),
+        trace,
+        certificate,
+        reason.function,
     )
 
 

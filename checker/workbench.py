@@ -5,7 +5,8 @@ Slices (cones of influence) and their lemmas are shared between the claims that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -21,10 +22,10 @@ from checker.proof.safety import prove_always, prove_by_spacer, prove_each_step,
 from checker.proof.system import Limits, System, Tally, UndecidedError, check_naturals
 from checker.proof.unroll import Unrolling
 from checker.verdict import Verdict
+from spec.errors import SpecError
 from spec.profile import Configuration, Profile
 from spec.properties import Part, Property
 from spec.protocol import Protocol
-from spec.errors import SpecError
 from spec.terms import BoolTerm, Term, neg
 from spec.tla import Always, Claim, EachStep, FinitelyOften, LeadsTo, Spec, stuttering
 
@@ -49,6 +50,7 @@ class Slice:
 
     system: System
     lemmas: list[BoolTerm]
+    samples: Samples
 
     @cached_property
     def unrolling(self) -> Unrolling:
@@ -63,6 +65,10 @@ class Subject:
     protocol: Protocol
     limits: Limits
     tally: Tally
+    walk_whole: bool = True
+    """Whether the random runs are of the whole spec, for all slices; else of each slice, where there is only one."""
+    shared: tuple[Claim, ...] = ()
+    """Safety claims that share one slice, its lemmas and its frames: cheaper than a slice for each."""
     slices: dict[frozenset[str], Slice] = field(default_factory=dict)
 
     @cached_property
@@ -78,17 +84,32 @@ class Subject:
     @cached_property
     def samples(self) -> Samples:
         """States of random runs."""
-        return Samples(self.interpreter.walks(self.limits.walks, self.limits.walk_length, self.limits.seed))
+        return self._walk(self.interpreter)
 
-    def slice(self, *terms: Term, steps: Set[str] = frozenset()) -> Slice:
+    def _walk(self, interpreter: Interpreter) -> Samples:
+        return Samples(interpreter.walks(self.limits.walks, self.limits.walk_length, self.limits.seed))
+
+    def slice_for(self, claim: Claim) -> Slice:
+        """The slice of this claim, or the shared one."""
+        if any(claim is other for other in self.shared):
+            return self._shared_slice
+        return self.slice(*_terms(claim), steps=_steps(self, claim))
+
+    @cached_property
+    def _shared_slice(self) -> Slice:
+        steps = frozenset[str]().union(*(_steps(self, c) for c in self.shared))
+        return self.slice(*(t for c in self.shared for t in _terms(c)), steps=steps)
+
+    def slice(self, *terms: Term, steps: AbstractSet[str] = frozenset()) -> Slice:
         """The slice that these terms need, with the actions in `steps` kept even where they change nothing in it."""
         spec = self.spec.relevant(*terms, steps=steps)
         key = frozenset(v.name for v in spec.variables) | {f"action {name}" for name in steps}
         if key not in self.slices:
             system = System(spec, self.limits, self.tally)
-            lemmas = find_lemmas(system, self.samples, known=self._known(key))
+            samples = self.samples if self.walk_whole else self._walk(Interpreter(spec))
+            lemmas = find_lemmas(system, samples, known=self._known(key))
             check_naturals(system, lemmas)
-            self.slices[key] = Slice(system, lemmas)
+            self.slices[key] = Slice(system, lemmas, samples)
         return self.slices[key]
 
     def _known(self, key: frozenset[str]) -> Known | None:
@@ -108,13 +129,23 @@ class Workbench:
         self.limits = limits or Limits()
         self.tally = Tally()
         self._subjects: dict[bool, Subject] = {}
+        self._parts: dict[str, tuple[Part, ...]] = {}
 
     def subject(self, *, follow_request: bool) -> Subject:
         """The spec, with or without one request that is followed."""
         if follow_request not in self._subjects:
             protocol = Protocol(self.profile, self.configuration, follow_request=follow_request)
-            self._subjects[follow_request] = Subject(protocol, self.limits, self.tally)
+            self._subjects[follow_request] = Subject(protocol, self.limits, self.tally, not follow_request)
         return self._subjects[follow_request]
+
+    def expect(self, properties: Iterable[Property]) -> None:
+        """Say which properties will be decided, so that their safety claims share a slice: cheaper, not needed."""
+        subject = self.subject(follow_request=False)
+        own = [p for p in properties if not p.needs_request and self.not_applicable(p) is None]
+        for prop in own:
+            self._parts[prop.id] = tuple(prop.claims(subject.protocol, subject.spec))
+        claims = (part.claim for prop in own for part in self._parts[prop.id])
+        subject.shared = tuple(c for c in claims if isinstance(c, Always | EachStep))
 
     def not_applicable(self, prop: Property) -> str | None:
         """Why the property has no meaning here, or None."""
@@ -124,7 +155,7 @@ class Workbench:
         """Every claim of the property, up to the first that is refuted."""
         subject = self.subject(follow_request=prop.needs_request)
         decided = []
-        for part in prop.claims(subject.protocol, subject.spec):
+        for part in self._parts.get(prop.id) or prop.claims(subject.protocol, subject.spec):
             decided.append(decide_part(subject, part))
             if decided[-1].verdict is Verdict.REFUTED:
                 break
@@ -134,7 +165,7 @@ class Workbench:
 def decide_part(subject: Subject, part: Part) -> Decided:
     """One claim: a proof, a confirmed counterexample, or neither."""
     claim = part.claim
-    piece = subject.slice(*_terms(claim), steps=_steps(subject, claim))
+    piece = subject.slice_for(claim)
     try:
         if isinstance(claim, Always | EachStep):
             return _safety(subject, part, claim, piece)
@@ -149,7 +180,7 @@ def _terms(claim: Claim) -> Iterable[Term]:
     return [claim.pending, claim.goal] if isinstance(claim, LeadsTo) else [claim.during, claim.event]
 
 
-def _steps(subject: Subject, claim: Claim) -> Set[str]:
+def _steps(subject: Subject, claim: Claim) -> AbstractSet[str]:
     """The actions that a slice must keep: those the claim speaks of, where a stuttering step would break it."""
     if isinstance(claim, EachStep) and _possible(neg(stuttering(subject.spec, claim.holds))):
         return frozenset(a.name for a in subject.spec.actions) - claim.but
@@ -168,8 +199,8 @@ def _safety(subject: Subject, part: Part, claim: Always | EachStep, piece: Slice
     system, lemmas = piece.system, piece.lemmas
     if isinstance(claim, Always):
         holds = subject.interpreter.holds(claim.holds)
-        if all(holds(state) for state in subject.samples.states):
-            lemmas = find_lemmas(system, subject.samples, [claim.holds], Known(_names(system), lemmas))
+        if all(holds(state) for state in piece.samples.states):
+            lemmas = find_lemmas(system, piece.samples, [claim.holds], Known(_names(system), lemmas))
         proof = prove_always(system, claim, lemmas)
     else:
         proof = prove_each_step(system, claim, lemmas)

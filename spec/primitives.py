@@ -66,13 +66,14 @@ class Primitives:
                 taken = None
                 if move.or_to is not None:
                     source = s[ledger.counter(move.from_)]
-                    taken = s.choose(f"{ledger.name}_taken", high=source, witness=source, meaning="lookups that read on")
+                    meaning = "lookups that read on"
+                    taken = s.choose(f"{ledger.name}_taken", high=source, witness=source, meaning=meaning)
                     if move.retried:
                         self.may_retry(s, source - taken)
                 moved = ledger.move_all(s, move, taken)
                 if move.to == "retired":
                     retired[ledger.name] = moved
-                if move.starts in self.ledgers:
+                if move.starts is not None and move.starts in self.ledgers:
                     self.ledgers[move.starts].create(s, moved)
         self.reap_reaches_tiers(s, retired)
 

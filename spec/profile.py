@@ -7,7 +7,7 @@ A profile file is TOML. It is either whole, or has a `base` and a table `set` th
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from importlib.resources import files
 from itertools import product
@@ -273,36 +273,52 @@ def _from_raw(name: str, raw: Mapping[str, Any], path: str, text: str) -> Profil
 
 def _check_names(profile: Profile, text: str) -> None:
     """Names inside the profile must refer to something in it."""
-
-    def need(keys: tuple[str, ...], value: str, valid: Iterable[str]) -> None:
+    for keys, value, valid in _references(profile):
         names = sorted(valid)
         if value not in names:
             problem = f"unknown name {value!r}; valid names: {', '.join(names)}"
             raise ProfileError(profile.path, ".".join(keys), problem, line_of(text, keys))
-
-    for name, loop in profile.loops.items():
-        for step in (*loop.paused, *loop.running):
-            need(("loops", name, "paused" if step in loop.paused else "running"), step, profile.primitives)
-    for name, mode in profile.pause.items():
-        for step in mode.steps:
-            need(("pause", name, "steps"), step, profile.primitives)
     for name, ledger in profile.ledgers.items():
         for word in (name, *ledger.stages):
             if not word.isidentifier():
                 problem = f"{word!r} names a variable: letters, digits and underscores only"
                 raise ProfileError(profile.path, f"ledgers.{name}", problem, line_of(text, ("ledgers", name)))
-        for move in ledger.moves:
-            need(("ledgers", name, "moves"), move.from_, ledger.stages)
-            need(("ledgers", name, "moves"), move.to, [*ledger.stages, "retired"])
-            need(("ledgers", name, "moves"), move.by, [*profile.primitives, "device", "storage"])
+
+
+def _references(profile: Profile) -> Iterator[tuple[tuple[str, ...], str, Iterable[str]]]:
+    """Where a name stands, the name, and what it may be."""
+    for name, loop in profile.loops.items():
+        yield from ((("loops", name, "paused"), step, profile.primitives) for step in loop.paused)
+        yield from ((("loops", name, "running"), step, profile.primitives) for step in loop.running)
+    for name, mode in profile.pause.items():
+        yield from ((("pause", name, "steps"), step, profile.primitives) for step in mode.steps)
+    for name, ledger in profile.ledgers.items():
+        yield from _move_references(name, ledger, profile)
     terms = {"running", "last_batch", "result_pending", *profile.ledgers}
     for name, gate in profile.gates.items():
-        for term in gate.waits_for:
-            need(("gates", name, "waits_for"), term, terms)
-        need(("gates", name, "waiting"), gate.waiting, ["unless-paused", "always"])
-    need(("update", "flush"), profile.update.flush, ["immediate", "waits"])
-    need(("storage", "key"), profile.storage.key, ["tokens", "tokens+epoch"])
-    for loop_name in profile.configuration.loop:
-        need(("configuration", "loop"), loop_name, profile.loops)
-    for mode_name in profile.configuration.mode:
-        need(("configuration", "mode"), mode_name, profile.pause)
+        yield from ((("gates", name, "waits_for"), term, terms) for term in gate.waits_for)
+        yield ("gates", name, "waiting"), gate.waiting, ["unless-paused", "always"]
+    yield ("update", "flush"), profile.update.flush, ["immediate", "waits"]
+    yield ("storage", "key"), profile.storage.key, ["tokens", "tokens+epoch"]
+    yield from ((("configuration", "loop"), name, profile.loops) for name in profile.configuration.loop)
+    yield from ((("configuration", "mode"), name, profile.pause) for name in profile.configuration.mode)
+    yield from ((("configuration", "storage"), name, ["none", "file"]) for name in profile.configuration.storage)
+
+
+def _move_references(
+    name: str, ledger: LedgerFacts, profile: Profile
+) -> Iterator[tuple[tuple[str, ...], str, Iterable[str]]]:
+    keys = ("ledgers", name, "moves")
+    for move in ledger.moves:
+        yield keys, move.from_, ledger.stages
+        yield keys, move.to, [*ledger.stages, "retired"]
+        yield keys, move.by, [*profile.primitives, "device", "storage"]
+        yield keys, move.fair, ["none", "weak", "strong"]
+        if move.or_to is not None:
+            yield keys, move.or_to, ["retired"]
+        if move.starts is not None:
+            yield keys, move.starts, profile.ledgers
+    yield from ((("ledgers", name, "metric"), stage, ledger.metric) for stage in ledger.stages)
+    yield from ((("ledgers", name, "metric"), m, ["queued", "submitted", "ready"]) for m in ledger.metric.values())
+    if ledger.needs is not None:
+        yield ("ledgers", name, "needs"), ledger.needs, ["storage"]

@@ -1,7 +1,7 @@
 """The catalogue: what must hold of the protocol. Ids are stable: they are metric labels, alert and test names too.
 
-A property is a list of claims over the protocol of one configuration; it is proved when all of them are. Where it has no
-meaning in a configuration, `applies` says why.
+A property is a list of claims over the protocol of one configuration; it is proved when all of them are. Where it has
+no meaning in a configuration, `applies` says why.
 """
 
 from __future__ import annotations
@@ -205,84 +205,129 @@ def _tiers(p: Protocol) -> list[str]:
 
 _PROPERTIES = (
     Property(
-        "paused-flush-succeeds", "liveness",
+        "paused-flush-succeeds",
+        "liveness",
         "paused by retract and a flush wanted ~> the flush gate opens, or the engine resumes;"
         " and once open it stays open until new work arrives",
-        _paused_flush_succeeds, applies=_retract_only,
+        _paused_flush_succeeds,
+        applies=_retract_only,
     ),
     Property(
-        "update-flushes", "liveness",
+        "update-flushes",
+        "liveness",
         "an update with flush_cache=True while paused by retract ~> it is answered with success",
-        _update_flushes, applies=_retract_only,
+        _update_flushes,
+        applies=_retract_only,
     ),
     Property(
-        "deferred-flush-agrees", "safety",
-        "a flush with a time-out is granted in every state in which one without is", _deferred_flush_agrees,
+        "deferred-flush-agrees",
+        "safety",
+        "a flush with a time-out is granted in every state in which one without is",
+        _deferred_flush_agrees,
     ),
     Property(
-        "ledgers-drain", "liveness", "every entry of every ledger is retired, paused or not", _ledgers_drain,
+        "ledgers-drain",
+        "liveness",
+        "every entry of every ledger is retired, paused or not",
+        _ledgers_drain,
     ),
     Property(
-        "paused-work-ends", "liveness", "the background work started while paused is finite", _paused_work_ends,
+        "paused-work-ends",
+        "liveness",
+        "the background work started while paused is finite",
+        _paused_work_ends,
         applies=_pauses,
     ),
     Property(
-        "no-new-lookup-while-paused", "safety", "no paused step starts a storage lookup", _no_new_lookup,
+        "no-new-lookup-while-paused",
+        "safety",
+        "no paused step starts a storage lookup",
+        _no_new_lookup,
         applies=_has_storage,
     ),
     Property(
-        "control-answered", "liveness", "every control request that has a reply is answered", _control_answered,
+        "control-answered",
+        "liveness",
+        "every control request that has a reply is answered",
+        _control_answered,
     ),
     Property(
-        "abort-answered", "liveness", "an aborted request ends with an output, also while paused or parked",
-        _abort_answered, needs_request=True,
+        "abort-answered",
+        "liveness",
+        "an aborted request ends with an output, also while paused or parked",
+        _abort_answered,
+        needs_request=True,
     ),
     Property(
-        "requests-return", "liveness",
+        "requests-return",
+        "liveness",
         "admitted, and the engine in the end stays resumed ~> finished, or aborted by its client",
-        _requests_return, needs_request=True,
+        _requests_return,
+        needs_request=True,
     ),
     Property(
-        "requests-conserved", "safety", "no request vanishes, is duplicated, or is refused because of a pause",
-        _requests_conserved, applies=_requests_kept,
+        "requests-conserved",
+        "safety",
+        "no request vanishes, is duplicated, or is refused because of a pause",
+        _requests_conserved,
+        applies=_requests_kept,
     ),
     Property(
-        "no-forward-while-paused", "safety", "no batch is launched from the scheduler's pause flag until continue",
-        _no_forward_while_paused, applies=_pauses,
+        "no-forward-while-paused",
+        "safety",
+        "no batch is launched from the scheduler's pause flag until continue",
+        _no_forward_while_paused,
+        applies=_pauses,
     ),
     Property(
-        "no-forward-during-load", "safety", "no forward runs on the device while weights are written",
+        "no-forward-during-load",
+        "safety",
+        "no forward runs on the device while weights are written",
         _no_forward_during_load,
     ),
     Property(
-        "flush-only-when-quiescent", "safety",
-        "the caches are reset only when nothing reads or writes their pages", _flush_only_when_quiescent,
+        "flush-only-when-quiescent",
+        "safety",
+        "the caches are reset only when nothing reads or writes their pages",
+        _flush_only_when_quiescent,
     ),
     Property(
-        "no-stale-kv", "safety",
-        "at each forward every page read, in any tier that fed it, has the current epoch", _no_stale_kv,
+        "no-stale-kv",
+        "safety",
+        "at each forward every page read, in any tier that fed it, has the current epoch",
+        _no_stale_kv,
     ),
     Property(
-        "update-tells-truth", "safety",
+        "update-tells-truth",
+        "safety",
         "success: weights and caches are new. Failure: no forward before a successful retry or reset",
         _update_tells_truth,
     ),
     Property(
-        "versions-agree", "safety", "after every reply scheduler and tokenizer report the same version",
+        "versions-agree",
+        "safety",
+        "after every reply scheduler and tokenizer report the same version",
         _versions_agree,
     ),
     Property("pages-conserved", "safety", "free + cached + owned + in flight = total", _none, applies=_no_pages),
     Property(
-        "ranks-aligned", "safety", "all ranks enter the same collectives in the same order", _none, applies=_one_rank,
+        "ranks-aligned",
+        "safety",
+        "all ranks enter the same collectives in the same order",
+        _none,
+        applies=_one_rank,
     ),
     Property(
-        "idle-is-true", "safety",
+        "idle-is-true",
+        "safety",
         "the idle/active record is taken after the reap, and on the ledger terms it agrees with the gate",
-        _idle_is_true, applies=_pauses,
+        _idle_is_true,
+        applies=_pauses,
     ),
     Property(
-        "engine-survives", "safety",
-        "no handler raises and no watchdog fires because of a pause, an update or a flush", _engine_survives,
+        "engine-survives",
+        "safety",
+        "no handler raises and no watchdog fires because of a pause, an update or a flush",
+        _engine_survives,
     ),
 )
-

@@ -172,8 +172,11 @@ class Draft:
         self._values[name] = value
         self._touched.add(name)
 
-    __getattr__ = __getitem__
-    __setattr__ = __setitem__
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - a term of either sort
+        return self[name]
+
+    def __setattr__(self, name: str, value: Term | int | bool) -> None:  # noqa: FBT001 - a flag's value
+        self[name] = value
 
     def before(self, name: str) -> Term:
         """The value of a variable when the action began."""
@@ -185,7 +188,7 @@ class Draft:
             raise SpecError(f"{self._name}: a guard after an update or a choice")
         self._guard.extend(conditions)
 
-    def choose(  # noqa: PLR0913 - a choice has these parts
+    def choose(
         self,
         name: str,
         *,
@@ -277,8 +280,12 @@ class Spec:
     @cached_property
     def initial(self) -> BoolTerm:
         """Init, as a term."""
-        return conj(*(v.now == z3.BoolVal(x) if isinstance(x := self.init[v.name], bool) else v.now == x
-                      for v in self.variables))
+        return conj(
+            *(
+                v.now == z3.BoolVal(x) if isinstance(x := self.init[v.name], bool) else v.now == x
+                for v in self.variables
+            )
+        )
 
     @cached_property
     def naturals(self) -> BoolTerm:
@@ -306,9 +313,13 @@ class Spec:
                     raise SpecError(f"{self.name}: the actions of unit {name} differ in fairness")
         return units
 
+    @cached_property
+    def _enabled(self) -> dict[str, BoolTerm]:
+        return {unit: disj(*(action.enabled for action in actions)) for unit, actions in self.fair_units.items()}
+
     def enabled(self, unit: str) -> BoolTerm:
         """Some action of the unit is enabled."""
-        return disj(*(action.enabled for action in self.fair_units[unit]))
+        return self._enabled[unit]
 
     def without_fairness(self, name: str) -> Spec:
         """The same spec with one action no longer fair."""

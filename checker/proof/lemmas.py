@@ -105,22 +105,20 @@ def find_lemmas(
     proved += _houdini(system, first, proved)
     # A flag that no sample has set, and that can be set: what it implies has not been tried yet.
     unseen = _unseen_flags(system.spec, samples, tried, proved)
-    rare = [c for flag in unseen for c in _vacuous(system.spec, samples, flag)]
+    rare = [c for flag in unseen for c in _vacuous(system.spec, flag)]
     if not rare:
         return proved
     done = {c.get_id() for c in proved}
     return proved + _houdini(system, [*(c for c in first if c.get_id() not in done), *rare], proved)
 
 
-def _unseen_flags(
-    spec: Spec, samples: Samples, tried: frozenset[str], proved: Sequence[BoolTerm]
-) -> list[BoolTerm]:
+def _unseen_flags(spec: Spec, samples: Samples, tried: frozenset[str], proved: Sequence[BoolTerm]) -> list[BoolTerm]:
     constants = {lemma.get_id() for lemma in proved}
     flags = [v for v in spec.variables if v.sort is Sort.BOOL and v.name not in tried and not samples.atoms[v.name]]
     return [v.now for v in flags if neg(v.now).get_id() not in constants]
 
 
-def _vacuous(spec: Spec, samples: Samples, flag: BoolTerm) -> Iterator[BoolTerm]:
+def _vacuous(spec: Spec, flag: BoolTerm) -> Iterator[BoolTerm]:
     """What a flag that is set in no sample may imply: anything, as far as they tell."""
     ghosts = [v.name for v in spec.variables if v.sort is Sort.NAT and v.ghost]
     for variable in spec.variables:
@@ -168,7 +166,8 @@ def _broken_by(
     if not concerned:
         return set()
     # One substitution for all: each is a Python call into Z3.
-    after = transition.primed(z3.And(*concerned)).children() if len(concerned) > 1 else [transition.primed(concerned[0])]
+    together = transition.primed(z3.And(*concerned))
+    after = together.children() if len(concerned) > 1 else [transition.primed(concerned[0])]
     pairs = list(zip(concerned, after, strict=True))
     broken: set[int] = set()
     solver = system.solver(system.spec.naturals, transition.relation, *proved)

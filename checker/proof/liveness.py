@@ -15,7 +15,7 @@ import z3
 from checker.proof.obligations import Helpful, Proof, over_step
 from checker.proof.rank import Component, RankSearch, lexicographic
 from checker.proof.system import System, Transition, UndecidedError, touched
-from spec.terms import BoolTerm, conj, disj, free_names, neg
+from spec.terms import BoolTerm, conj, disj, neg
 from spec.tla import Fairness, FinitelyOften, LeadsTo, Sort, Spec
 
 
@@ -150,8 +150,9 @@ def _persistent(system: System, search: RankSearch, helpful: Iterable[Helpful]) 
     """
     kept = []
     for one in helpful:
-        able = conj(one.where, system.spec.enabled(one.unit))
-        reads = free_names(able)
+        enabled = system.spec.enabled(one.unit)
+        able = conj(one.where, enabled)
+        reads = system.reads(one.where) | system.reads(enabled)
         others = [n for n in search.live if touched(system.transitions[n], reads)]
         if all(system.impossible(search.solvers[n], able, neg(system.transitions[n].primed(able))) for n in others):
             kept.append(one)
@@ -184,9 +185,7 @@ def _joined(helpful: Iterable[Helpful]) -> list[Helpful]:
     return [Helpful(unit, disj(*where)) for unit, where in parts.items()]
 
 
-def _recurs(
-    system: System, goal: _Goal, rank: tuple[Component, ...], name: str, nesting: int
-) -> Proof | None:
+def _recurs(system: System, goal: _Goal, rank: tuple[Component, ...], name: str, nesting: int) -> Proof | None:
     """A proof that the strongly fair action is enabled again and again while the rank stays equal."""
     if nesting == 0:
         return None

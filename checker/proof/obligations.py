@@ -105,7 +105,8 @@ def _invariant(system: System, invariant: BoolTerm) -> Iterator[Obligation]:
             # Whatever the earlier choices are, this one has its witness: no range is ever empty.
             before = [c.within for c in action.choices[:place]]
             outside = z3.substitute(neg(choice.within), (choice.term, choice.witness))
-            yield Obligation(0, f"{choice.name} of {action.name} has a value", conj(invariant, action.guard, *before, outside))
+            empty = conj(invariant, action.guard, *before, outside)
+            yield Obligation(0, f"{choice.name} of {action.name} has a value", empty)
         broken = conj(invariant, transition.relation, neg(transition.primed(invariant)))
         yield Obligation(2, f"{action.name} keeps the invariant", broken)
 
@@ -157,20 +158,27 @@ def _check_shape(system: System, proof: Proof, claim: LeadsTo) -> None:
         if not isinstance(nested.claim, LeadsTo) or nested.within is None:
             raise MalformedProofError(f"the nested proof of {name} is not one of recurrence")
         same = [
-            nested.claim.pending.eq(wanted.pending), nested.claim.goal.eq(wanted.goal),
-            nested.within[0].eq(outer), nested.within[1] == proof.rank, nested.lemmas == proof.lemmas,
+            nested.claim.pending.eq(wanted.pending),
+            nested.claim.goal.eq(wanted.goal),
+            nested.within[0].eq(outer),
+            nested.within[1] == proof.rank,
+            nested.lemmas == proof.lemmas,
         ]
         if not all(same):
             raise MalformedProofError(f"the nested proof of {name} proves something else")
 
 
-def _persists(  # noqa: PLR0913 - the parts of one obligation
+def _persists(  # noqa: PLR0913, PLR0917 - the parts of one obligation
     system: System, proof: Proof, claim: LeadsTo, region: BoolTerm, name: str, enabled: BoolTerm
 ) -> Iterator[Obligation]:
     for transition in system.transitions.values():
         _, equal, _ = lexicographic(proof.rank, transition)
         lost = conj(
-            region, enabled, _steps(proof, transition), _stays(proof, claim, transition), equal,
+            region,
+            enabled,
+            _steps(proof, transition),
+            _stays(proof, claim, transition),
+            equal,
             neg(transition.primed(enabled)),
         )
         yield Obligation(8, f"{name} stays enabled over {transition.action.name}", lost)

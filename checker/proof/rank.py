@@ -125,7 +125,7 @@ class RankSearch:
         while self.waiting and left:
             self._blockers = set()
             scored = [(self._score(c), c) for c in left]
-            scored = [(score and (*score, self._unblocks(c) if score[:2] == (0, 0) else 0), c) for score, c in scored]
+            scored = [(self._with_unblocking(score, c), c) for score, c in scored]
             left = [c for score, c in scored if score is not None]
             best = max((score for score, _ in scored if score is not None), default=(0, 0, 0))
             if best == (0, 0, 0):
@@ -133,6 +133,11 @@ class RankSearch:
             chosen = next(c for score, c in scored if score == best)
             self._take(chosen)
             left = [c for c in left if c is not chosen]
+
+    def _with_unblocking(self, score: tuple[int, ...] | None, component: Component) -> tuple[int, ...] | None:
+        if score is None:
+            return None
+        return (*score, self._unblocks(component) if score == (0, 0) else 0)
 
     def _unblocks(self, component: Component) -> int:
         """How many actions it lowers that now forbid a component which some waiting action lowers."""
@@ -143,7 +148,7 @@ class RankSearch:
     def _touching(self, component: Component) -> list[str]:
         return sorted(n for n in self.live if touched(self.system.transitions[n], component.names))
 
-    def _score(self, component: Component) -> tuple[int, int] | None:
+    def _score(self, component: Component) -> tuple[int, ...] | None:
         """How many actions it lowers always and sometimes, of those that must fall.
 
         (0, 0) where it may not be taken now, None where it never may.
@@ -151,18 +156,24 @@ class RankSearch:
         if not self._fact("bounded", "", component, lambda: self.system.impossible(self.bounded, component.term < 0)):
             return None
         touching = self._touching(component)
-        raisers = [n for n in touching if not self._fact("kept", n, component, lambda n=n: self._never_raises(n, component))]
+        raisers = [n for n in touching if not self._kept(n, component)]
         if raisers:
             self._blockers.update(raisers)
             return (0, 0)
         always = sometimes = 0
         for name in touching:
             if name in self.waiting:
-                if self._fact("lowers", name, component, lambda n=name: self._always_lowers(n, component)):
+                if self._lowers(name, component):
                     always += 1
                 else:
                     sometimes += self._can_lower(name, component)
         return always, sometimes
+
+    def _kept(self, name: str, component: Component) -> bool:
+        return self._fact("kept", name, component, lambda: self._never_raises(name, component))
+
+    def _lowers(self, name: str, component: Component) -> bool:
+        return self._fact("lowers", name, component, lambda: self._always_lowers(name, component))
 
     def _fact(self, kind: str, name: str, component: Component, check: Callable[[], bool]) -> bool:
         key = (kind, name, component)

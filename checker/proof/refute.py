@@ -34,9 +34,7 @@ class Refutation:
     stuck: Stuck | None = None
 
 
-def stuck_region(
-    system: System, claim: LeadsTo, lemmas: Iterable[BoolTerm], *, fewest: bool = True
-) -> Stuck | None:
+def stuck_region(system: System, claim: LeadsTo, lemmas: Iterable[BoolTerm], *, fewest: bool = True) -> Stuck | None:
     """The greatest closed set of the form R and (some counter is above 0, or some flag is set or not set).
 
     Where there is none, the same inside each flag that only help can change.
@@ -54,10 +52,8 @@ def stuck_region(
 
 
 def _held(system: System) -> dict[str, Transition]:
-    """The actions that a stuck region must be closed under: all but help. Help that is fair comes without being asked."""
-    return {
-        n: t for n, t in system.transitions.items() if not t.action.help or t.action.fairness is not Fairness.NONE
-    }
+    """What a stuck region must be closed under: all but help. Help that is fair comes without being asked."""
+    return {n: t for n, t in system.transitions.items() if not t.action.help or t.action.fairness is not Fairness.NONE}
 
 
 def _held_flags(system: System, region: BoolTerm) -> Iterator[BoolTerm]:
@@ -67,15 +63,13 @@ def _held_flags(system: System, region: BoolTerm) -> Iterator[BoolTerm]:
         if variable.sort is not Sort.BOOL:
             continue
         for flag in (variable.now, neg(variable.now)):
-            solvers = ((t, system.solver(region, t.relation)) for t in held.values() if variable.name in t.action.updates)
-            stays = all(system.impossible(solver, flag, neg(t.primed(flag))) for t, solver in solvers)
+            moving = [t for t in held.values() if variable.name in t.action.updates]
+            stays = all(system.impossible(system.solver(region, t.relation), flag, neg(t.primed(flag))) for t in moving)
             if stays and not system.impossible(system.solver(region), flag):
                 yield flag
 
 
-def _closed_region(
-    system: System, lemmas: tuple[BoolTerm, ...], inside: BoolTerm, *, fewest: bool
-) -> Stuck | None:
+def _closed_region(system: System, lemmas: tuple[BoolTerm, ...], inside: BoolTerm, *, fewest: bool) -> Stuck | None:
     """A greatest fixpoint: while some held action leaves it, all atoms true in that state go."""
     region = conj(system.spec.naturals, *lemmas, inside)
     alive = dict(_atoms(system))
@@ -124,9 +118,7 @@ def _atoms(system: System) -> Iterable[tuple[str, BoolTerm]]:
             yield f"~{variable.name}", neg(variable.now)
 
 
-def refute_by_stuck_region(
-    unrolling: Unrolling, claim: LeadsTo, lemmas: Iterable[BoolTerm]
-) -> Refutation | None:
+def refute_by_stuck_region(unrolling: Unrolling, claim: LeadsTo, lemmas: Iterable[BoolTerm]) -> Refutation | None:
     """A reached stuck region with a fair way to stay there, or None (which proves nothing)."""
     stuck = stuck_region(unrolling.system, claim, lemmas)
     run = reach_state(unrolling, stuck.region) if stuck is not None else None

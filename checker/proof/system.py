@@ -1,4 +1,4 @@
-"""A spec ready for the solver: one solver per action, with push and pop, which is many times faster than one per query."""
+"""A spec ready for the solver: one solver per action, with push and pop: many times faster than one per query."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cached_property
 import z3
 
 from spec.errors import SpecError
-from spec.terms import BoolTerm, Term, conj
+from spec.terms import BoolTerm, Term, conj, free_names
 from spec.tla import Action, Sort, Spec
 
 SolverFactory = Callable[[], z3.Solver]
@@ -17,8 +17,7 @@ SolverFactory = Callable[[], z3.Solver]
 
 @dataclass(frozen=True)
 class Limits:
-    """What a proof may spend. `seed` goes to every solver; `depth` bounds the search for a run, `lasso` for a
-    fair loop."""
+    """What a proof may spend: `depth` bounds the search for a run, `lasso` that for a fair loop."""
 
     seed: int = 0
     milliseconds: int = 10_000
@@ -115,6 +114,18 @@ class System:
         if answer == z3.unknown:
             raise UndecidedError(solver.reason_unknown())
         return bool(answer == z3.unsat)
+
+    @cached_property
+    def _reads(self) -> dict[int, tuple[Term, frozenset[str]]]:
+        # Keyed by Z3's id, which is unique while the term lives; so the term is kept.
+        return {}
+
+    def reads(self, term: Term) -> frozenset[str]:
+        """The names that `term` reads; each term is walked once."""
+        found = self._reads.get(term.get_id())
+        if found is None:
+            found = self._reads[term.get_id()] = (term, free_names(term))
+        return found[1]
 
     def state_of(self, model: z3.ModelRef, *, suffix: str = "") -> dict[str, int | bool]:
         """The values of the variables in a model; what it leaves open is 0 or false."""

@@ -1,4 +1,4 @@
-"""Bounded unrolling: the shortest run that reaches a state, takes a step, or closes a fair loop. Finds, never proves."""
+"""Bounded unrolling: the shortest run to a state, a step or a fair loop. It finds, and never proves."""
 
 from __future__ import annotations
 
@@ -61,12 +61,15 @@ class Unrolling:
             self.solver.add(self.at(self._step, self.frames))
             self.frames += 1
 
-    def small(self, frames: int) -> BoolTerm:
-        """The environment chooses small numbers: easier to read. A wish, not a bound on the search."""
-        wish = conj(*(
-            z3.Implies(TAKEN == index, c.term <= ite(c.witness > 1, c.witness, nat(1)))
-            for index, action in enumerate(self.system.spec.actions) for c in action.choices
-        ))
+    def small(self, frames: int, least: int) -> BoolTerm:
+        """The environment chooses no more than the witness, or `least`: easier to read. A wish, not a bound."""
+        wish = conj(
+            *(
+                z3.Implies(index == TAKEN, c.term <= ite(c.witness > least, c.witness, nat(least)))
+                for index, action in enumerate(self.system.spec.actions)
+                for c in action.choices
+            )
+        )
         return conj(*(self.at(wish, frame) for frame in range(frames)))
 
     def find(self, goal: BoolTerm, frames: int) -> z3.ModelRef | None:
@@ -74,7 +77,11 @@ class Unrolling:
         model = self.system.query(self.solver, goal)
         if model is None:
             return None
-        return self.system.query(self.solver, goal, self.small(frames)) or model
+        for least in (0, 1):
+            easier = self.system.query(self.solver, goal, self.small(frames, least))
+            if easier is not None:
+                return easier
+        return model
 
     def steps(self, model: z3.ModelRef, frames: int) -> tuple[Step, ...]:
         """The first steps of the run in a model."""
@@ -85,9 +92,7 @@ class Unrolling:
                 continue
             action = self.system.spec.actions[index]
             names = {c.term.decl().name(): c.term for c in action.choices}
-            picked = {
-                n: model.eval(self.at(t, frame), model_completion=True).as_long() for n, t in names.items()
-            }
+            picked = {n: model.eval(self.at(t, frame), model_completion=True).as_long() for n, t in names.items()}
             found.append(Step(action.name, picked, self.system.state_of(model, suffix=f"@{frame + 1}")))
         return tuple(found)
 
@@ -116,7 +121,7 @@ def reach_step(unrolling: Unrolling, claim: EachStep) -> Run | None:
 def _breaks(system: System, claim: EachStep) -> BoolTerm:
     """The steps that break the claim: over now, next and the action taken."""
     broken = [
-        conj(TAKEN == index, neg(claim.holds))
+        conj(index == TAKEN, neg(claim.holds))
         for index, action in enumerate(system.spec.actions)
         if action.name not in claim.but
     ]
@@ -137,7 +142,8 @@ def fair_lasso(unrolling: Unrolling, inside: BoolTerm, event: BoolTerm | None = 
             start = length - loop
             model = unrolling.find(_closes(unrolling, (start, length), inside, event, pure), length)
             if model is not None:
-                stutters = sum(model.eval(unrolling.taken(f), model_completion=True).as_long() < 0 for f in range(start))
+                taken = [model.eval(unrolling.taken(f), model_completion=True).as_long() for f in range(start)]
+                stutters = taken.count(STUTTER)
                 return Run(unrolling.steps(model, length), start - stutters, pure)
     return None
 
@@ -162,9 +168,7 @@ def _closes(
     start, end = loop
     frames = range(start, end + 1)
     parts = [u.at(inside, f) for f in frames]
-    for v in u.system.spec.variables:
-        if v.name not in pure:
-            parts.append(_constant(v, start) == _constant(v, end))
+    parts += [_constant(v, start) == _constant(v, end) for v in u.system.spec.variables if v.name not in pure]
     if event is not None:
         parts.append(disj(*(u.at(event, f) for f in range(start, end))))
     index = {action.name: i for i, action in enumerate(u.system.spec.actions)}
@@ -177,8 +181,10 @@ def _closes(
 
 def disabled(action: Action) -> BoolTerm:
     """An upper bound of not ENABLED <<A>>_vars: the guard is false, or the only choice there is changes nothing."""
-    only = [action.at_witness(c.low) == (action.at_witness(c.low) - 1 if c.high is None else action.at_witness(c.high))
-            for c in action.choices]
+    only = [
+        action.at_witness(c.low) == (action.at_witness(c.low) - 1 if c.high is None else action.at_witness(c.high))
+        for c in action.choices
+    ]
     return disj(neg(action.guard), conj(neg(action.enabled), *only))
 
 
@@ -210,7 +216,7 @@ def _one_step(system: System) -> BoolTerm:
     parts = [TAKEN >= STUTTER, len(spec.actions) > TAKEN]
     after: dict[str, Term] = {v.name: v.now for v in spec.variables}
     for index, action in enumerate(spec.actions):
-        parts.append(z3.Implies(TAKEN == index, conj(action.guard, action.where)))
+        parts.append(z3.Implies(index == TAKEN, conj(action.guard, action.where)))
         for name, update in action.updates.items():
-            after[name] = ite(TAKEN == index, update, after[name])
+            after[name] = ite(index == TAKEN, update, after[name])
     return conj(*parts, *(v.next == after[v.name] for v in spec.variables))
