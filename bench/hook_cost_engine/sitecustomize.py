@@ -1,5 +1,8 @@
 """Reached only through PYTHONPATH, in the engine of `hook_cost.py`: times the scheduler's passes, hooks on and off.
 
+The model's forward pass is the same call in both variants and takes most of a decode pass, with a spread far above what
+hooks cost; so it is timed too and taken out, and what remains of a pass is compared.
+
 Blocks of passes alternate: with Quiesce's hooks, and with SGLang's own functions in their place, as they are under
 QUIESCE=off. Both are timed by the scheduler thread's CPU clock, from outside, at the ends of a block only.
 """
@@ -9,14 +12,16 @@ from __future__ import annotations
 import json
 import os
 import pkgutil
+import statistics
 import time
 from pathlib import Path
 from typing import Any
 
 # Passes timed in a block; the first of each is not timed, since changing the variant makes it slow in both.
-_BLOCK = {"decoding": 2, "paused": 200}
+_DECODING_BLOCK = 2
+_SPINNING_BLOCK = 200
 # Blocks of each variant in a round. Of these the fastest counts: what else runs on the machine only ever adds.
-_BLOCKS = 60
+_BLOCKS = 40
 
 Function = tuple[type, str, Any]
 
@@ -29,7 +34,9 @@ class Meter:
 
         self._results = results
         self._rounds: list[dict[str, Any]] = []
-        self._times: dict[bool, list[float]] = {False: [], True: []}
+        self._times: dict[str, dict[bool, list[float]]] = {}
+        self._models: dict[str, list[float]] = {}
+        self._in_model = 0.0
         self._hooked = True
         self._state = ""
         self._passes = 0
@@ -38,7 +45,7 @@ class Meter:
         self._functions = [_resolve(target.path) for target in TARGETS]
         self._ingest: Any = None
 
-    def install(self) -> None:
+    def install(self, scheduler: Any) -> None:  # noqa: ANN401 - the engine's own
         """Put the meter around each pass, outside the hooks, alike for both variants."""
         meter = self
         owner, name, self._hooked_ingest = next(f for f in self._functions if f[1] == "ingest_requests")
@@ -50,33 +57,51 @@ class Meter:
         self._functions = [f for f in self._functions if f[1] != name]
         self._apply()
         setattr(owner, name, ingest_requests)
+        self._time_model(scheduler)
+
+    def _time_model(self, scheduler: Any) -> None:  # noqa: ANN401 - the engine's own
+        meter, worker = self, type(scheduler.model_worker)
+        forward = worker.forward_batch_generation
+
+        def forward_batch_generation(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the engine's own
+            started = time.thread_time()
+            result = forward(*args, **kwargs)
+            meter._in_model += time.thread_time() - started
+            return result
+
+        worker.forward_batch_generation = forward_batch_generation
 
     def tick(self, scheduler: Any) -> None:  # noqa: ANN401 - the engine's own
         """One pass begins."""
-        state = "paused" if scheduler._engine_paused else "decoding"  # noqa: SLF001 - no public name
-        if state == "paused" and scheduler.tree_cache.ongoing_write_through:
-            state = "stuck"
+        paused = scheduler._engine_paused  # noqa: SLF001 - no public name
+        state = "running" if not paused else "stuck" if scheduler.tree_cache.ongoing_write_through else "paused"
         if state != self._state:
             self._state = state
-            self._times = {False: [], True: []}
             self._passes = 0
             return
         self._passes += 1
         if self._passes == 1:
             self._forwards = scheduler.forward_ct
+            self._in_model = 0.0
             self._cpu = time.thread_time()
-        elif self._passes > _BLOCK.get(state, _BLOCK["paused"]):
-            self._end(time.thread_time() - self._cpu, scheduler.forward_ct - self._forwards)
+            return
+        forwards = scheduler.forward_ct - self._forwards
+        if self._passes > (_DECODING_BLOCK if forwards else _SPINNING_BLOCK):
+            self._end(time.thread_time() - self._cpu, forwards)
 
     def _end(self, cpu: float, forwards: int) -> None:
         timed = self._passes - 1
-        # A block in which some pass launched nothing is no block of decoding.
-        if self._state != "decoding" or forwards == timed:
-            self._times[self._hooked].append(cpu / timed)
-        if min(len(times) for times in self._times.values()) >= _BLOCKS:
-            fastest = {name: min(self._times[hooked]) for name, hooked in (("bare", False), ("hooked", True))}
-            self._rounds.append({"state": self._state, **fastest})
-            self._times = {False: [], True: []}
+        state = self._state
+        if state == "running":
+            # A block in which only some passes launched a batch is neither.
+            state = {0: "idle", timed: "decoding"}.get(forwards, "")
+        times = self._times.setdefault(state, {False: [], True: []})
+        times[self._hooked].append((cpu - self._in_model) / timed)
+        self._models.setdefault(state, []).append(self._in_model / timed)
+        if state and min(map(len, times.values())) >= _BLOCKS:
+            model = statistics.median(self._models.pop(state))
+            self._rounds.append({"state": state, "model": model, "bare": min(times[False]), "hooked": min(times[True])})
+            del self._times[state]
             temporary = self._results.with_suffix(".tmp")
             temporary.write_text(json.dumps(self._rounds))
             temporary.replace(self._results)
@@ -104,7 +129,7 @@ def install(results: Path) -> None:
 
     def with_meter(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
         original(self, *args, **kwargs)
-        Meter(results).install()
+        Meter(results).install(self.scheduler)
 
     Session.__init__ = with_meter  # type: ignore[method-assign]
 
