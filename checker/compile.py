@@ -1,6 +1,6 @@
 """Generates `engine_hooks/compiled/` from the spec: gates, stuck regions and safety predicates as plain Python.
 
-`python -m checker.compile` writes the files, `--check` says whether they are up to date (1: not). The engine's
+`python -m checker.compile` writes the files and the JSON schemas, `--check` compares them (1: out of date). The engine's
 processes get the result, never Z3. tests/spec/test_compile.py holds term and function against each other.
 """
 
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import z3
 
+from checker import schemas
 from checker.digest import spec_digest
 from checker.proof.refute import stuck_region
 from checker.translate import to_python
@@ -269,9 +270,11 @@ def _table(name: str, rows: Mapping[str, str]) -> Iterator[str]:
 def main(arguments: Sequence[str]) -> int:
     """Write what is generated, or with `--check` compare it: 1 where a file is out of date."""
     root = Path(__file__).resolve().parent.parent
+    files = {target: Compiler(load_profile(name)).module() for name, target in TARGETS.items()}
+    files |= {f"checker/schemas/{name}": text for name, text in schemas.generated().items()}
     stale = 0
-    for name, target in TARGETS.items():
-        text, path = Compiler(load_profile(name)).module(), root / target
+    for target, text in files.items():
+        path = root / target
         if "--check" not in arguments:
             path.write_text(text, encoding="utf-8")
         elif not path.exists() or path.read_text(encoding="utf-8") != text:

@@ -66,13 +66,11 @@ _QUIET = (
 _HELP = "continue_generation, an abort or another request"
 
 
-def tell(result: Result, summary: str = "") -> Iterator[str]:
+def tell(result: Result) -> Iterator[str]:
     """The lines of the story of one refuted result."""
-    where = ", ".join(f"{key} {value}" for key, value in result.configuration.items())
-    yield f"{result.property}: {result.verdict} (loop {result.loop}, {where})"
-    if summary:
-        yield f"  must hold: {summary}"
-    yield f"  because {result.reason}"
+    settings = ", ".join(f"{key} {value}" for key, value in result.configuration.items())
+    yield f"Because {result.reason}"
+    yield f"  (loop {result.loop}, {settings})"
     if result.trace is None:
         return
     yield ""

@@ -80,7 +80,22 @@ class Unrolling:
         for least in (0, 1):
             easier = self.system.query(self.solver, goal, self.small(frames, least))
             if easier is not None:
-                return easier
+                return easier if least == 0 else self._easier(goal, easier, frames)
+        return self._easier(goal, model, frames)
+
+    def _easier(self, goal: BoolTerm, model: z3.ModelRef, frames: int) -> z3.ModelRef:
+        """The same actions, each choice at its witness where the goal allows that: one after the other."""
+        kept = [goal]
+        for frame in range(frames):
+            index = model.eval(self.taken(frame), model_completion=True).as_long()
+            kept.append(self.taken(frame) == index)
+            for c in self.system.spec.actions[index].choices if index != STUTTER else ():
+                wish = self.at(c.term <= c.witness, frame)
+                if z3.is_true(model.eval(wish, model_completion=True)):
+                    kept.append(wish)
+                elif (found := self.system.query(self.solver, *kept, wish)) is not None:
+                    kept.append(wish)
+                    model = found
         return model
 
     def steps(self, model: z3.ModelRef, frames: int) -> tuple[Step, ...]:

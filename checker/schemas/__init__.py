@@ -1,0 +1,25 @@
+"""The JSON schemas of what the commands answer with `--json`. `python -m checker.compile` writes them too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from checker.certificate import Manifest
+from checker.explain import Explanation
+from checker.results import Report
+
+FOLDER = Path(__file__).parent
+
+
+def generated() -> Mapping[str, str]:
+    """File name to text, for each answer."""
+    answers: Mapping[str, Any] = {"verify-1": Report, "explain-1": Explanation, "certificate-1": Manifest}
+    return {f"{name}.json": _text(kind) for name, kind in answers.items()}
+
+
+def _text(kind: Any) -> str:  # noqa: ANN401 - a msgspec struct
+    return msgspec.json.format(msgspec.json.encode(msgspec.json.schema(kind)), indent=2).decode() + "\n"
