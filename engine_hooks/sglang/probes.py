@@ -6,7 +6,8 @@ What the engine's function raises passes through untouched; what a probe raises 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from engine_hooks.errors import QuiesceError
@@ -19,6 +20,15 @@ logger = logging.getLogger("quiesce")
 # Objects of the engine; its modules are not imported here.
 Engine = Any
 Call = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class _Load:
+    """One update of weights."""
+
+    kind: str
+    could_load: bool
+    """Weights may be written even where the update is answered with a failure."""
 
 
 class Probes:
@@ -61,11 +71,11 @@ class Probes:
         if session is not None:
             session.guarded("forward", session.monitor.forward)
 
-    def paused(self, _result: object, _scheduler: Engine, request: Engine, *_args: object, **_kwargs: object) -> None:
+    def paused(self, _result: object, _scheduler: Engine, *args: object, **kwargs: object) -> None:
         """AFTER `Scheduler.pause_generation`."""
         session = self._session
         if session is not None:
-            session.guarded("pause", lambda: session.paused(request.mode))
+            session.guarded("pause", lambda: session.paused(_request(args, kwargs).mode))
 
     def continued(self, _result: object, _scheduler: Engine, *_args: object, **_kwargs: object) -> None:
         """AFTER `Scheduler.continue_generation`."""
@@ -73,17 +83,11 @@ class Probes:
         if session is not None:
             session.guarded("resume", session.continued)
 
-    def idle_answered(
-        self,
-        result: bool,  # noqa: FBT001 - the engine's own signature
-        _scheduler: Engine,
-        for_health_check: bool = False,  # noqa: FBT001, FBT002 - the engine's own signature
-        ignore_waiting: bool = False,  # noqa: FBT001, FBT002 - the engine's own signature
-    ) -> None:
-        """AFTER `Scheduler.is_fully_idle`; keeps the plain gate's first answer."""
+    def idle_answered(self, result: object, _scheduler: Engine, *args: object, **kwargs: object) -> None:
+        """AFTER `Scheduler.is_fully_idle`; keeps the first answer of the plain gate, which has no option set."""
         session = self._session
-        if session is not None and session.idle is None and not for_health_check and not ignore_waiting:
-            session.idle = result
+        if session is not None and session.idle is None and not any(args) and not any(kwargs.values()):
+            session.idle = bool(result)
 
     def flush(self, original: Call, scheduler: Engine, *args: object, **kwargs: object) -> object:
         """AROUND `Scheduler.flush_cache`."""
@@ -99,50 +103,50 @@ class Probes:
         """AROUND `SchedulerWeightUpdaterManager.release_memory_occupation`."""
         return self._flushing_as("release", original, manager, *args, **kwargs)
 
-    def flush_requested(self, original: Call, wrapper: Engine, request: Engine) -> object:
+    def flush_requested(self, original: Call, wrapper: Engine, *args: object, **kwargs: object) -> object:
         """AROUND `SchedulerFlushWrapper.handle`."""
         session = self._session
-        if session is None or not getattr(request, "timeout_s", None):
-            return original(wrapper, request)
-        return self._deferred(session, original, wrapper, request)
+        if session is None or not getattr(_request(args, kwargs), "timeout_s", None):
+            return original(wrapper, *args, **kwargs)
+        return self._deferred(session, original, wrapper, *args, **kwargs)
 
-    def pending_flush_checked(self, original: Call, wrapper: Engine) -> object:
+    def pending_flush_checked(self, original: Call, wrapper: Engine, *args: object, **kwargs: object) -> object:
         """AROUND `SchedulerFlushWrapper.check_pending`, which runs in each pass."""
         session = self._session
         if session is None or getattr(wrapper, "_pending", None) is None:
-            return original(wrapper)
-        return self._deferred(session, original, wrapper)
+            return original(wrapper, *args, **kwargs)
+        return self._deferred(session, original, wrapper, *args, **kwargs)
 
-    def update_from_disk(self, original: Call, manager: Engine, request: Engine) -> object:
+    def update_from_disk(self, original: Call, manager: Engine, *args: object, **kwargs: object) -> object:
         """AROUND `SchedulerWeightUpdaterManager.update_weights_from_disk`."""
         # A load from disk that fails is rolled back by the engine, so a failure alone makes no new epoch.
-        return self._update("disk", original, manager, request, could_load=False)
+        return self._update(_Load("disk", could_load=False), original, manager, *args, **kwargs)
 
-    def update_from_distributed(self, original: Call, manager: Engine, request: Engine) -> object:
+    def update_from_distributed(self, original: Call, manager: Engine, *args: object, **kwargs: object) -> object:
         """AROUND `SchedulerWeightUpdaterManager.update_weights_from_distributed`."""
-        return self._update("distributed", original, manager, request, could_load=_session_open(manager))
+        return self._update(_Load("distributed", could_load=_session_open(manager)), original, manager, *args, **kwargs)
 
-    def update_from_tensor(self, original: Call, manager: Engine, request: Engine) -> object:
+    def update_from_tensor(self, original: Call, manager: Engine, *args: object, **kwargs: object) -> object:
         """AROUND `SchedulerWeightUpdaterManager.update_weights_from_tensor`."""
-        return self._update("tensor", original, manager, request, could_load=_session_open(manager))
+        return self._update(_Load("tensor", could_load=_session_open(manager)), original, manager, *args, **kwargs)
 
-    def update_from_ipc(self, original: Call, manager: Engine, request: Engine) -> object:
+    def update_from_ipc(self, original: Call, manager: Engine, *args: object, **kwargs: object) -> object:
         """AROUND `SchedulerWeightUpdaterManager.update_weights_from_ipc`."""
-        return self._update("ipc", original, manager, request, could_load=True)
+        return self._update(_Load("ipc", could_load=True), original, manager, *args, **kwargs)
 
-    def _update(self, kind: str, original: Call, manager: Engine, request: Engine, *, could_load: bool) -> object:
+    def _update(self, load: _Load, original: Call, manager: Engine, *args: object, **kwargs: object) -> object:
         session = self._session
         if session is None:
-            return original(manager, request)
+            return original(manager, *args, **kwargs)
         session.update_refused = False
-        reply: Any = self._flushing_as("update", original, manager, request)
-        session.guarded("update", lambda: session.update_answered(kind, reply.success, could_load))
+        reply: Any = self._flushing_as("update", original, manager, *args, **kwargs)
+        session.guarded("update", lambda: session.update_answered(load.kind, reply.success, load.could_load))
         return reply
 
-    def _deferred(self, session: Session, original: Call, *args: object) -> object:
+    def _deferred(self, session: Session, original: Call, *args: object, **kwargs: object) -> object:
         begun: list[int] = []
         session.guarded("deferred_flush", lambda: begun.append(session.deferred_begins()))
-        result = self._flushing_as("deferred", original, *args)
+        result = self._flushing_as("deferred", original, *args, **kwargs)
         if begun:
             session.guarded("deferred_flush", session.deferred_ended, begun[0])
         return result
@@ -158,6 +162,11 @@ class Probes:
             return original(*args, **kwargs)
         finally:
             session.flush_kind = outer
+
+
+def _request(args: tuple[object, ...], kwargs: Mapping[str, object]) -> Engine:
+    """The one request that a handler of the engine is called with."""
+    return args[0] if args else next(iter(kwargs.values()), None)
 
 
 def _session_open(manager: Engine) -> bool:

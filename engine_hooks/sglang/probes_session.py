@@ -80,8 +80,17 @@ class Session:
         except QuiesceError:  # raised on purpose, in `enforce` only
             raise
         except Exception as error:  # noqa: BLE001 - a probe must never raise into the engine
-            self._dead.add(hook)
+            self._lose(hook, error)
+
+    def _lose(self, hook: str, error: Exception) -> None:
+        self._dead.add(hook)
+        try:
             self.monitor.lost(hook, f"{type(error).__name__}: {error}")
+        except QuiesceError:  # raised on purpose, in `enforce` only
+            raise
+        except Exception:
+            # A sink is what failed, so the metric cannot say it.
+            logger.exception("quiesce: hook %s is lost (%s), and that cannot be shown", hook, error)
 
     # Passes.
 
@@ -129,6 +138,7 @@ class Session:
 
     def flush_begins(self) -> None:
         """Before `Scheduler.flush_cache`: the state in which its gate is decided."""
+        self._undisturbed = False
         self._read(self._decision, decision=True)
 
     def flush_answered(self, granted: bool) -> None:  # noqa: FBT001 - the engine's own signature
@@ -172,8 +182,7 @@ class Session:
             read = reader.read_decision if decision else reader.read
             read(seen, self._sequence)
         except Exception as error:  # noqa: BLE001 - a probe must never raise into the engine
-            self._dead.add("state")
-            self.monitor.lost("state", f"{type(error).__name__}: {error}")
+            self._lose("state", error)
             return False
         seen.lookups = self._count_lookups()
         return True
@@ -184,6 +193,5 @@ class Session:
         try:
             return self._lookups()
         except Exception as error:  # noqa: BLE001 - a probe must never raise into the engine
-            self._dead.add("lookups")
-            self.monitor.lost("lookups", f"{type(error).__name__}: {error}")
+            self._lose("lookups", error)
             return 0

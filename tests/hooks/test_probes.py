@@ -350,6 +350,32 @@ def test_the_remedy_runs_once_before_the_record_and_its_error_is_the_engines() -
         engine.paused_pass()
 
 
+def test_a_sink_that_fails_does_not_reach_the_engine(caplog: pytest.LogCaptureFixture) -> None:
+    engine = Engine()
+
+    def explode(*_: object) -> None:
+        raise OSError("no space left")
+
+    engine.sink.gauge = engine.sink.count = explode  # type: ignore[method-assign]
+    engine.pause()
+    assert engine.flush() is True
+    assert engine.update().success is True
+    engine.paused_pass()
+    engine.probes.continued(None, engine.scheduler, SimpleNamespace())
+    assert "that cannot be shown" in caplog.text
+
+
+def test_handlers_may_be_called_by_keyword() -> None:
+    engine = Engine()
+    engine.probes.paused(None, engine.scheduler, recv_req=SimpleNamespace(mode="retract"))
+    assert engine.monitor.mode == "retract"
+    reply = SimpleNamespace(success=True)
+    call = lambda _manager, recv_req: recv_req.answer  # noqa: E731 - the engine's handler
+    for update in (engine.probes.update_from_disk, engine.probes.update_from_ipc):
+        assert update(call, SimpleNamespace(), recv_req=SimpleNamespace(answer=reply)) is reply
+    assert counts(engine, "updates_total") == {("disk", "ok"): 1, ("ipc", "ok"): 1}
+
+
 def test_a_session_that_cannot_start_leaves_the_engine_alone(caplog: pytest.LogCaptureFixture) -> None:
     probes = Probes(lambda _: 1 / 0)  # type: ignore[arg-type, return-value]
     probes.started(None, scheduler())
