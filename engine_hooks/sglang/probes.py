@@ -119,7 +119,7 @@ class Probes:
 
     def update_from_disk(self, original: Call, manager: Engine, *args: object, **kwargs: object) -> object:
         """AROUND `SchedulerWeightUpdaterManager.update_weights_from_disk`."""
-        # A load from disk that fails is rolled back by the engine, so a failure alone makes no new epoch.
+        # A failure alone says nothing: most are found before a weight is written.
         return self._update(_Load("disk", could_load=False), original, manager, *args, **kwargs)
 
     def update_from_distributed(self, original: Call, manager: Engine, *args: object, **kwargs: object) -> object:
@@ -138,9 +138,9 @@ class Probes:
         session = self._session
         if session is None:
             return original(manager, *args, **kwargs)
-        session.update_refused = False
+        session.update_begins()
         reply: Any = self._flushing_as("update", original, manager, *args, **kwargs)
-        session.guarded("update", lambda: session.update_answered(load.kind, reply.success, load.could_load))
+        session.guarded("update", lambda: session.update_answered(load.kind, reply, load.could_load))
         return reply
 
     def _deferred(self, session: Session, original: Call, *args: object, **kwargs: object) -> object:

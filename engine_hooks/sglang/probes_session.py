@@ -25,6 +25,9 @@ Engine = Any
 # A running pass is read in full this often (s), and whenever something of the protocol is under way; what no check
 # needs on each running pass costs nothing on the others.
 _RUNNING_READ_SECONDS = 0.05
+# What `WeightUpdater.update_weights_from_disk` answers when loading raised. It then says that it rolls back, but reads
+# the weights from the new path again, which its configuration already names.
+_FAILED_WHILE_LOADING = "Failed to update weights"
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,7 @@ class Session:
         self._storage = sources.storage
         self._sequence = 0
         self._flushes = 0
+        self._update_flushes = 0
         self._next_read = 0.0
         self._flush_wrapper: Engine = getattr(scheduler, "flush_wrapper", None)
         self._seen = Observation()
@@ -163,14 +167,21 @@ class Session:
         if self._deferred.deferred_pending and self._flush_wrapper._pending is None and self._flushes == flushes:  # noqa: SLF001 - the engine has no public name for it
             self.monitor.flush_decided("deferred", "timed_out")
 
-    def update_answered(self, kind: str, success: bool, could_load: bool) -> None:  # noqa: FBT001 - the engine's own signature
+    def update_begins(self) -> None:
+        """Before one of the `SchedulerWeightUpdaterManager.update_weights_from_*`."""
+        self.update_refused = False
+        self._update_flushes = self._flushes
+
+    def update_answered(self, kind: str, reply: Engine, could_load: bool) -> None:  # noqa: FBT001 - the engine's own signature
         """After one of the `SchedulerWeightUpdaterManager.update_weights_from_*`.
 
         `could_load`: weights may have been written even where the answer is a failure.
         """
-        if success or self.update_refused or could_load:
+        # The engine flushes only after weights were loaded, if perhaps not those of every runner.
+        flushed = self._flushes > self._update_flushes
+        if reply.success or flushed or could_load or _FAILED_WHILE_LOADING in str(getattr(reply, "message", "")):
             self.monitor.weights_loaded()
-        result = "unflushed" if self.update_refused else "ok" if success else "failed"
+        result = "unflushed" if self.update_refused else "ok" if reply.success else "failed"
         self.monitor.update_answered(kind, result)
 
     def _read(self, seen: Observation, *, decision: bool = False) -> bool:

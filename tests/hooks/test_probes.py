@@ -188,6 +188,16 @@ def test_a_failed_update_is_an_epoch_where_weights_may_have_been_written(could_l
     assert counts(engine, "updates_total") == {("tensor", "failed"): 1}
 
 
+@pytest.mark.parametrize(
+    ("message", "epoch"), [("Failed to get weights iterator: x.", 0), ("Failed to update weights: x.\nRolling back", 1)]
+)
+def test_a_failed_update_from_disk_is_an_epoch_where_loading_had_begun(message: str, epoch: int) -> None:
+    engine = Engine()
+    reply = SimpleNamespace(success=False, message=message)
+    engine.probes.update_from_disk(lambda *_: reply, SimpleNamespace(), SimpleNamespace())
+    assert engine.monitor.epoch == epoch
+
+
 def test_a_term_that_the_profile_lacks_is_no_drift() -> None:
     engine = Engine()
     engine.scheduler.grammar_manager.grammar_queue.append(object())
