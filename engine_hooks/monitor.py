@@ -178,7 +178,12 @@ class Monitor:
             self._violated("update-flushes", f"an update ({kind}) with flush_cache was answered unflushed", self._seen)
 
     def forward(self) -> None:
-        """A batch is about to be launched."""
+        """A batch is about to be launched.
+
+        `no-stale-kv` is watched as far as a pass shows it: an update whose flush was refused, and no flush granted
+        since. That covers the device and host tiers; what a storage tier holds of old weights no flush drops, and
+        nothing here sees it.
+        """
         self._forwards += 1
         if self._since is not None and "no-forward-while-paused" in self.watched:
             self._violated("no-forward-while-paused", "a batch is launched", self._seen)
