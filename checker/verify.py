@@ -80,24 +80,28 @@ def _report(request: Request, results: list[Result], *, complete: bool) -> Repor
 
 
 def _run(request: Request, configurations: Sequence[Configuration]) -> Iterator[list[Result]]:
-    if request.workers <= 1 or len(configurations) == 1:
-        for configuration in configurations:
-            yield verify_configuration(request, configuration)
-        return
     # Forked before this process has made any Z3 term, so that each worker starts with an empty context of its own.
+    # One worker too: an interrupt that arrives while Python frees a Z3 term is lost, and here nothing does.
     workers = min(request.workers, len(configurations))
-    with ProcessPoolExecutor(workers, mp_context=get_context("fork"), initializer=_ignore_interrupt) as pool:
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("fork"), initializer=_ignore_interrupt)
+    try:
         futures: list[Future[list[Result]]] = [
             pool.submit(verify_configuration, request, c) for c in sorted(configurations, key=_dear_first)
         ]
-        try:
-            for future in as_completed(futures):
-                yield future.result()
-        except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in list(getattr(pool, "_processes", {}).values()):
-                process.terminate()
-            raise
+        for future in as_completed(futures):
+            yield future.result()
+    except BaseException:
+        _stop(pool)
+        raise
+    pool.shutdown()
+
+
+def _stop(pool: ProcessPoolExecutor) -> None:
+    """End the workers now: a solver in the middle of a query does not look at anything else."""
+    # The executor has no public way to do this before Python 3.14.
+    for process in list((getattr(pool, "_processes", None) or {}).values()):
+        process.terminate()
+    pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _ignore_interrupt() -> None:

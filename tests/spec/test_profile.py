@@ -1,0 +1,156 @@
+"""Profiles: what is bundled loads, differences are laid over, and errors name file, line, key and valid names."""
+
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from spec.errors import ProfileError, UnknownNameError
+from spec.profile import bundled_profiles, load_profile, overlay
+
+BASE = (files("spec") / "profiles" / "sglang-0.5.23.toml").read_text(encoding="utf-8")
+
+
+def write(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "mine.toml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_bundled_profiles():
+    assert bundled_profiles() == [
+        "rejected-blocking-drain",
+        "rejected-retrying-reap",
+        "rejected-retrying-reap-unbounded",
+        "sglang-0.5.23",
+    ]
+
+
+def test_the_bundled_profile_has_twelve_configurations():
+    profile = load_profile("sglang-0.5.23")
+    assert len(profile.configurations()) == 12
+    assert len(profile.configurations(["normal"], ["retract"])) == 2
+
+
+def test_the_remedy_is_a_difference_of_the_paused_steps_only():
+    plain = load_profile("sglang-0.5.23")
+    repaired = plain.with_remedies(["reap-while-paused"])
+    assert repaired.applied == ("reap-while-paused",)
+    assert repaired.loops["normal"].paused == ("reap", "record")
+    assert repaired.loops["overlap"].paused == ("reap", "record")
+    assert repaired.loops["normal"].running == plain.loops["normal"].running
+    assert repaired.gates == plain.gates
+    assert repaired.ledgers == plain.ledgers
+    assert plain.with_remedies(["all"]) == repaired
+
+
+def test_a_base_may_have_a_base():
+    profile = load_profile("rejected-retrying-reap-unbounded")
+    assert profile.loops["normal"].paused == ("reap", "retry", "record")
+    assert profile.prefetch.retry_attempts == 0
+    assert profile.version == "0.5.23"
+
+
+def test_every_fact_names_where_it_was_read():
+    profile = load_profile("sglang-0.5.23")
+    sources = [loop.source for loop in profile.loops.values()]
+    sources += [mode.source for mode in profile.pause.values()]
+    sources += [move.source for ledger in profile.ledgers.values() for move in ledger.moves]
+    sources += [gate.source for gate in profile.gates.values()]
+    sources += [profile.flush.source, profile.update.source, profile.storage.source, profile.prefetch.source]
+    assert all(source.startswith("srt/") and ".py:" in source for source in sources)
+
+
+def test_overlay_replaces_lists_whole_and_merges_tables():
+    assert overlay({"a": {"b": [1, 2], "c": 3}}, {"a": {"b": [9]}}) == {"a": {"b": [9], "c": 3}}
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "line", "says"),
+    [
+        (
+            ('paused = ["record"]', 'paused = ["recrod"]'),
+            "loops.normal.paused",
+            "paused = [",
+            "'recrod'; valid names: abort_all",
+        ),
+        (("sets_flag = true", "sets_flag = 1"), "pause.retract.sets_flag", "sets_flag = 1", "must be bool, is 1"),
+        (
+            ("threshold_tokens = 256", "threshold_token = 256"),
+            "prefetch.threshold_token",
+            "threshold_token =",
+            "unknown key; valid",
+        ),
+        (
+            ('waiting = "always"', 'waiting = "sometimes"'),
+            "gates.deferred_flush.waiting",
+            "waiting = ",
+            "valid names: always",
+        ),
+        (('flush = "immediate"', "flush = [1]"), "update.flush", "flush = [1]", "must be str, is [1]"),
+        (('stages = ["queued", "ready"]', 'stages = "queued"'), "ledgers.backup.stages", "stages = ", "must be a list"),
+        (
+            (
+                'by = "device", fair = "weak", source = "srt/managers/cache_controller.py:start_writing"',
+                'by = "devise", fair = "weak", source = "x"',
+            ),
+            "ledgers.write_through.moves",
+            "moves = [",
+            "'devise'",
+        ),
+    ],
+)
+def test_a_broken_profile_names_line_and_key(tmp_path, change, key, line, says):
+    old, new = change
+    assert old in BASE
+    path = write(tmp_path, BASE.replace(old, new, 1))
+    with pytest.raises(ProfileError) as caught:
+        load_profile(path)
+    assert caught.value.key == key
+    assert says in str(caught.value)
+    assert caught.value.line is not None
+    shown = Path(path).read_text(encoding="utf-8").splitlines()[caught.value.line - 1]
+    assert shown.startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("schema = 2\n", "schema: must be 1, is 2"),
+        ("schema = 1\nbase = 'nowhere'\n", "no such profile 'nowhere'; valid names: rejected-blocking-drain"),
+        ("schema = 1\nbase = 'sglang-0.5.23'\nloops = {}\n", "has only schema, base and set"),
+        ("schema = 1\n", "missing"),
+        ("schema = = 1\n", "not TOML"),
+    ],
+)
+def test_a_file_that_is_no_profile(tmp_path, text, says):
+    with pytest.raises(ProfileError, match="mine.toml") as caught:
+        load_profile(write(tmp_path, text))
+    assert says in str(caught.value)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(ProfileError, match="cannot be read"):
+        load_profile(str(tmp_path / "none.toml"))
+
+
+def test_binary_is_no_profile(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ProfileError, match="cannot be read"):
+        load_profile(str(path))
+
+
+@pytest.mark.parametrize(
+    ("kind", "call"),
+    [
+        ("profile", lambda: load_profile("sglang-0.5.22")),
+        ("remedy", lambda: load_profile("sglang-0.5.23").with_remedies(["reap"])),
+        ("loop", lambda: load_profile("sglang-0.5.23").configurations(["norml"])),
+        ("mode", lambda: load_profile("sglang-0.5.23").configurations([], ["retrct"])),
+    ],
+)
+def test_an_unknown_name_lists_the_valid_ones(kind, call):
+    with pytest.raises(UnknownNameError, match=f"unknown {kind} .*did you mean|valid names") as caught:
+        call()
+    assert caught.value.valid
