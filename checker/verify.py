@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -83,7 +84,7 @@ def _run(request: Request, configurations: Sequence[Configuration]) -> Iterator[
     # Forked before this process has made any Z3 term, so that each worker starts with an empty context of its own.
     # One worker too: an interrupt that arrives while Python frees a Z3 term is lost, and here nothing does.
     workers = min(request.workers, len(configurations))
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("fork"), initializer=_ignore_interrupt)
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("fork"), initializer=_start_worker, initargs=(os.getpid(),))
     try:
         futures: list[Future[list[Result]]] = [
             pool.submit(verify_configuration, request, c) for c in sorted(configurations, key=_dear_first)
@@ -104,8 +105,16 @@ def _stop(pool: ProcessPoolExecutor) -> None:
     pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _ignore_interrupt() -> None:
+def _start_worker(parent: int) -> None:
+    """The parent answers the interrupt and ends its workers; a worker whose parent was killed ends itself."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _dear_first(configuration: Configuration) -> tuple[bool, bool]:
