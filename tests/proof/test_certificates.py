@@ -1,0 +1,220 @@
+"""Certificates: what the second solver refuses, in a process of its own, and with which words."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from checker.certify import CertificateError, check_folder
+from checker.verify import Request, verify
+from spec.profile import load_profile
+
+PROPERTY = "paused-flush-succeeds"
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The certificate of the founding case, written by the command's own way."""
+    root = tmp_path_factory.mktemp("certificates")
+    profile = load_profile("sglang-0.5.23").with_remedies(["reap-while-paused"])
+    report = verify(
+        Request(
+            profile, properties=(PROPERTY,), loops=("normal",), modes=("retract",), workers=1, certificates=str(root)
+        )
+    )
+    assert report.verdict == "proved"
+    return root / f"{PROPERTY}-normal-retract-none-reap-while-paused"
+
+
+@pytest.fixture
+def folder(written: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(written, tmp_path / "certificate"))
+
+
+def certify(*folders: Path) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "checker.certify", *map(str, folders)], capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def manifest(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode((folder / "manifest.json").read_bytes())
+    return found
+
+
+def rewrite(folder: Path, data: object) -> None:
+    (folder / "manifest.json").write_bytes(msgspec.json.encode(data))
+
+
+def forge(folder: Path, old: str, new: str) -> None:
+    """Change the first claim's script, and its digest with it."""
+    path = folder / "000.smt2"
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    text = text.replace(old, new, 1)
+    path.write_text(text, encoding="utf-8")
+    data = manifest(folder)
+    data["claims"][0]["sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    rewrite(folder, data)
+
+
+def test_certificate_holds(folder: Path) -> None:
+    code, out, err = certify(folder)
+    assert (code, err) == (0, "")
+    assert out == "certificate: 138 obligations, all unsat\n1 certificates, 138 obligations re-checked by cvc5\n"
+
+
+def test_manifest_says_what_was_proved(written: Path) -> None:
+    data = manifest(written)
+    assert (data["schema"], data["property"], data["loop"]) == (1, PROPERTY, "normal")
+    assert data["remedies"] == ["reap-while-paused"]
+    assert data["configuration"]["mode"] == "retract"
+    assert [len(c["obligations"]) for c in data["claims"]] == [106, 32]
+    assert [c["method"] for c in data["claims"]] == ["ranking", "induction"]
+    assert data["fairness"]["EventLoop"] == "weak"
+    assert set(data["claims"][0]["rank"]) == {
+        "write_through_submitted", "write_through_ready", "load_back_submitted", "load_back_ready", "late",
+    }  # fmt: skip
+    assert "EventLoop where True" in data["claims"][0]["helpful"]
+
+
+def test_edited_script(folder: Path) -> None:
+    path = folder / "000.smt2"
+    path.write_text(path.read_text(encoding="utf-8") + "; a word more\n", encoding="utf-8")
+    code, _, err = certify(folder)
+    assert code == 4
+    assert err == f"checker: {path}: not the file that the manifest names (sha256 differs)\n"
+
+
+def test_forged_script_that_does_not_hold(folder: Path) -> None:
+    # The first assertion is emptied: what it asserts has a model.
+    text = (folder / "000.smt2").read_text(encoding="utf-8")
+    first = text[text.index("(assert") : text.index("(check-sat)")]
+    forge(folder, first, "(assert true)\n")
+    code, _, err = certify(folder)
+    assert code == 4
+    assert err.startswith(f"checker: {folder / '000.smt2'}: obligation ")
+    assert err.endswith(": cvc5 says sat, not unsat\n")
+
+
+def test_script_with_an_answer_more(folder: Path) -> None:
+    forge(folder, "(set-logic QF_LIA)\n", "(set-logic QF_LIA)\n(push 1)(assert false)(check-sat)(pop 1)\n")
+    code, _, err = certify(folder)
+    assert code == 4
+    assert err == f"checker: {folder / '000.smt2'}: 107 answers for 106 obligations\n"
+
+
+def test_script_that_does_not_parse(folder: Path) -> None:
+    forge(folder, "(set-logic QF_LIA)\n", "(set-logic QF_LIA)\n(assert (no-such-function 1))\n")
+    code, _, err = certify(folder)
+    assert code == 4
+    assert "cvc5 cannot read the script: " in err
+
+
+def test_script_that_says_reset(folder: Path) -> None:
+    # Whatever is said between the obligations, each must be answered unsat.
+    forge(folder, "(check-sat)", "(reset-assertions)(check-sat)")
+    code, _, err = certify(folder)
+    assert code == 4
+    assert "cvc5" in err
+
+
+def test_missing_script(folder: Path) -> None:
+    (folder / "001.smt2").unlink()
+    code, _, err = certify(folder)
+    assert code == 4
+    assert err.startswith(f"checker: {folder / '001.smt2'}: cannot be read: ")
+
+
+def test_missing_manifest(folder: Path) -> None:
+    (folder / "manifest.json").unlink()
+    code, _, err = certify(folder)
+    assert code == 4
+    assert err.startswith(f"checker: {folder}: not a certificate: FileNotFoundError")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"claims": [{"file": "000.smt2"}]}', '{"claims": 7}'])
+def test_broken_manifest(folder: Path, text: str) -> None:
+    (folder / "manifest.json").write_text(text, encoding="utf-8")
+    with pytest.raises(CertificateError, match="not a certificate"):
+        check_folder(folder)
+
+
+def test_manifest_with_fewer_obligations(folder: Path) -> None:
+    data = manifest(folder)
+    data["claims"][0]["obligations"].pop()
+    rewrite(folder, data)
+    code, _, err = certify(folder)
+    assert code == 4
+    assert err == f"checker: {folder / '000.smt2'}: 106 answers for 105 obligations\n"
+
+
+def test_manifest_without_claims(folder: Path) -> None:
+    data = manifest(folder)
+    data["claims"] = []
+    rewrite(folder, data)
+    code, _, err = certify(folder)
+    assert (code, err) == (4, f"checker: {folder}: a certificate without obligations proves nothing\n")
+
+
+def test_manifest_with_an_empty_claim(folder: Path) -> None:
+    data = manifest(folder)
+    data["claims"][1]["obligations"] = []
+    rewrite(folder, data)
+    code, _, err = certify(folder)
+    assert (code, err) == (4, f"checker: {folder}: a certificate without obligations proves nothing\n")
+
+
+def test_one_bad_certificate_among_good_ones(written: Path, folder: Path) -> None:
+    (folder / "001.smt2").unlink()
+    code, out, err = certify(written, folder)
+    assert code == 4
+    assert out.startswith(f"{written.name}: 138 obligations, all unsat\n")
+    assert "re-checked" not in out
+    assert "001.smt2: cannot be read" in err
+
+
+def test_without_cvc5(folder: Path) -> None:
+    blocked = "import sys; sys.modules['cvc5'] = None\nfrom checker.certify import main\nsys.exit(main(sys.argv[1:]))\n"
+    done = subprocess.run([sys.executable, "-c", blocked, str(folder)], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "checker: no cvc5 here; install it with: pip install 'quiesce[certify]'\n"
+
+
+def test_certify_imports_neither_z3_nor_the_prover(folder: Path) -> None:
+    watched = (
+        "import sys\n"
+        "from checker.certify import main\n"
+        "code = main(sys.argv[1:])\n"
+        "print([m for m in ('z3', 'spec', 'checker.proof', 'checker.workbench') if m in sys.modules])\n"
+        "sys.exit(code)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", watched, str(folder)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("[]\n")
+
+
+@pytest.mark.parametrize("property_id", ["control-answered", "requests-return", "paused-work-ends"])
+def test_certificates_of_other_proofs(tmp_path: Path, property_id: str) -> None:
+    # One has an empty rank, one a rank of flags and counters, one counts events.
+    profile = load_profile("sglang-0.5.23")
+    verify(
+        Request(
+            profile,
+            properties=(property_id,),
+            loops=("normal",),
+            modes=("retract",),
+            workers=1,
+            certificates=str(tmp_path),
+        )
+    )
+    code, _, err = certify(*sorted(tmp_path.iterdir()))
+    assert (code, err) == (0, "")
