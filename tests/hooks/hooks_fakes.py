@@ -1,8 +1,5 @@
 """A sink that remembers, a profile small enough to predict, and stand-ins for what the probes read."""
 
-# Stand-ins have no types that the engine's objects would share.
-# ruff: noqa: ANN401
-
 from __future__ import annotations
 
 import queue

@@ -1,8 +1,5 @@
 """Where something is computed in a clever way, it gives what the plain way gives."""
 
-# Stand-ins have no types that the engine's objects would share.
-# ruff: noqa: ANN401
-
 from __future__ import annotations
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """The probes on stand-ins: what they hand to the monitor, and what becomes of their own errors."""
 
-# Stand-ins have no types that the engine's objects would share; a parametrized test has booleans as arguments.
-# ruff: noqa: ANN401, FBT001
+# A parametrized test has booleans as arguments.
+# ruff: noqa: FBT001
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_the_record_is_compared_with_what_the_engine_said() -> None:
     engine.pause()
     engine.paused_pass()
     engine.probes.ingested([], engine.scheduler)
-    wrong = lambda s: engine.probes.idle_answered(False, s)  # noqa: E731, FBT003 - the engine calls it like this
+    wrong = lambda s: engine.probes.idle_answered(False, s)  # noqa: E731 - the engine calls it like this
     engine.probes.paused_pass(wrong, engine.scheduler)
     assert engine.sink.violated() == {"idle-is-true": 1}
 

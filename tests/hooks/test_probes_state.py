@@ -1,6 +1,6 @@
 """Reading the scheduler's state, on stand-ins."""
 
-# Stand-ins have no types that the engine's objects would share; a parametrized test has booleans as arguments.
+# A parametrized test has booleans as arguments.
 # ruff: noqa: FBT001
 
 from __future__ import annotations

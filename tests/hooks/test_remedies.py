@@ -1,7 +1,7 @@
 """Remedies: binding, and the agreement of all ranks, on torch's own key-value store."""
 
-# Stand-ins have no types that the engine's objects would share; a parametrized test has booleans as arguments.
-# ruff: noqa: ANN401, FBT001
+# A parametrized test has booleans as arguments.
+# ruff: noqa: FBT001
 
 from __future__ import annotations
 

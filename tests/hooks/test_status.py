@@ -1,8 +1,5 @@
 """The status file."""
 
-# Stand-ins have no types that the engine's objects would share.
-# ruff: noqa: ANN401
-
 from __future__ import annotations
 
 import json

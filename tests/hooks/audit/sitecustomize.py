@@ -29,7 +29,7 @@ class Audit:
         self._seen: Counter[str] = Counter()
         self._differences: list[str] = []
 
-    def compare(self, scheduler: Any, seen: Any) -> None:  # noqa: ANN401 - the engine's and the probes' objects
+    def compare(self, scheduler: Any, seen: Any) -> None:
         self._seen["observations"] += 1
         self._compare_ledgers(scheduler.tree_cache, seen)
         # The engine's own function, without the hook around it.
@@ -39,7 +39,7 @@ class Audit:
         if self._seen["observations"] % _WRITE_ONE_IN == 0:
             self._write()
 
-    def _compare_ledgers(self, tree: Any, seen: Any) -> None:  # noqa: ANN401
+    def _compare_ledgers(self, tree: Any, seen: Any) -> None:
         for name in LEDGERS:
             total = len(getattr(tree, f"ongoing_{name}"))
             counts = {
@@ -49,7 +49,7 @@ class Audit:
                 self._differ(f"{name}: {counts} do not add up to {total}")
             self._seen.update({attribute: 1 for attribute, count in counts.items() if count})
 
-    def _compare_gate(self, seen: Any, gate: str, engine: bool) -> None:  # noqa: ANN401, FBT001
+    def _compare_gate(self, seen: Any, gate: str, engine: bool) -> None:  # noqa: FBT001
         ours = self._profile.gates[gate](seen) and not seen.unmodelled
         self._seen[f"{gate} {'open' if engine else 'closed'}"] += 1
         if ours != engine:
@@ -72,7 +72,7 @@ def install(folder: Path) -> None:
     original = StateReader.read
     audits: list[Audit] = []
 
-    def read(self: Any, seen: Any, sequence: int) -> Any:  # noqa: ANN401
+    def read(self: Any, seen: Any, sequence: int) -> Any:
         result = original(self, seen, sequence)
         if not audits:
             audits.append(Audit(folder))
