@@ -61,7 +61,7 @@ def fresh_answer(models: Models, tmp_path_factory: pytest.TempPathFactory) -> li
     folder = tmp_path_factory.mktemp("fresh")
     program = folder / "fresh.py"
     program.write_text(FRESH_ENGINE)
-    done = subprocess.run(  # noqa: S603 - our own command, no shell
+    done = subprocess.run(
         [sys.executable, str(program), str(models.new), str(folder), str(ASKED_TOKENS)],
         check=False,
         input=" ".join(map(str, PROMPT)),

@@ -21,7 +21,7 @@ LOOKUPS = "no-new-lookup-while-paused"
 @on(storage="file", remedies=REMEDY)
 def test_with_the_remedy_no_lookup_starts_while_paused(engine: Engine) -> None:
     before = engine.metrics()
-    running = engine.generate(SHORT, 400)
+    running = engine.generate(SHORT, 800)
     running.wait_tokens(300)
     query = engine.rank.storage_query
     first = query.submitted

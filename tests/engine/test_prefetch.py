@@ -11,9 +11,10 @@ PROPERTY = "paused-flush-succeeds"
 LEDGER = "prefetch"
 SHORT = prompt(64, seed=11)
 """Too short for a lookup when it arrives."""
-LONG_ANSWER = 400
 ENOUGH = 300
 """The storage is asked for whole pages of 16 tokens, 256 tokens or more."""
+LONG_ANSWER = 800
+"""So many that the request still runs when the pause arrives, also where the client is slow."""
 
 
 def pause_a_long_answer(engine: Engine) -> Stream:
@@ -72,7 +73,7 @@ def test_with_the_remedy_a_lookup_that_misses_is_retired_while_paused(engine: En
 @on(storage="file", remedies=REMEDY)
 def test_with_the_remedy_a_lookup_that_hits_is_read_and_retired_while_paused(engine: Engine, models: Models) -> None:
     before = engine.metrics()
-    engine.ask(SHORT, LONG_ANSWER)  # its pages are in the storage now
+    engine.ask(SHORT, ENOUGH + 32)  # its pages are in the storage now
     engine.settle()
     reads = engine.rank.storage_read.submitted
     engine.rank.storage_read.hold()
@@ -93,7 +94,7 @@ def test_with_the_remedy_a_lookup_that_hits_is_read_and_retired_while_paused(eng
 
 @on(storage="file", remedies="")
 def test_without_the_remedy_a_hit_is_never_read_while_paused(engine: Engine) -> None:
-    engine.ask(SHORT, LONG_ANSWER)
+    engine.ask(SHORT, ENOUGH + 32)
     engine.settle()
     reads = engine.rank.storage_read.submitted
     stream = pause_a_long_answer(engine)

@@ -108,7 +108,7 @@ def test_the_switchboard_works_across_processes(tmp_path: Path) -> None:
         "gates = RankGates(Path(sys.argv[1]), RankId()); gates.report_installed()\n"
         "gate = gates[Kind.STORAGE_READ]; number = gate.submit(); gate.enter(number); gate.leave()\n"
     )
-    engine = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)])  # noqa: S603 - our own command, no shell
+    engine = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)])
     switch.wait_in_flight()
     assert engine.poll() is None
     assert Control(tmp_path).rank().installed
@@ -245,7 +245,7 @@ def test_without_the_testbed_no_standin_is_on_the_path(package: str) -> None:
         "assert 'sglang' not in sys.modules\n"
     )
     command = [sys.executable, "-c", program]
-    subprocess.run(command, check=True, env=outside_the_testbed(), cwd=ROOT)  # noqa: S603 - our own command, no shell
+    subprocess.run(command, check=True, env=outside_the_testbed(), cwd=ROOT)
 
 
 def test_sglang_finds_the_testbed_by_its_entry_point() -> None:
@@ -256,7 +256,7 @@ def test_sglang_finds_the_testbed_by_its_entry_point() -> None:
 
 def test_the_wheel_holds_no_standin_at_its_top_level(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(tmp_path), str(ROOT)]
-    done = subprocess.run(build, check=False, capture_output=True, text=True)  # noqa: S603 - our own command, no shell
+    done = subprocess.run(build, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     (wheel,) = tmp_path.glob("quiesce-*.whl")
     with zipfile.ZipFile(wheel) as archive:
