@@ -1,7 +1,7 @@
 """Generates `engine_hooks/compiled/` from the spec: gates, stuck regions and safety predicates as plain Python.
 
-`python -m checker.compile` writes the files and the JSON schemas, `--check` compares them (1: out of date). The engine's
-processes get the result, never Z3. tests/spec/test_compile.py holds term and function against each other.
+`python -m checker.compile` writes the files and the JSON schemas, `--check` compares them (1: out of date). The
+engine's processes get the result, never Z3. tests/spec/test_compile.py holds term and function against each other.
 """
 
 from __future__ import annotations

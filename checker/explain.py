@@ -1,4 +1,4 @@
-"""`checker explain`: one property, told. The shortest counterexample for each reason as a story, or how it is proved."""
+"""`checker explain`: one property, told. The shortest counterexample for each reason, or how it is proved."""
 
 from __future__ import annotations
 

@@ -84,7 +84,9 @@ def _run(request: Request, configurations: Sequence[Configuration]) -> Iterator[
     # Forked before this process has made any Z3 term, so that each worker starts with an empty context of its own.
     # One worker too: an interrupt that arrives while Python frees a Z3 term is lost, and here nothing does.
     workers = min(request.workers, len(configurations))
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("fork"), initializer=_start_worker, initargs=(os.getpid(),))
+    pool = ProcessPoolExecutor(
+        workers, mp_context=get_context("fork"), initializer=_start_worker, initargs=(os.getpid(),)
+    )
     try:
         futures: list[Future[list[Result]]] = [
             pool.submit(verify_configuration, request, c) for c in sorted(configurations, key=_dear_first)

@@ -70,6 +70,7 @@ class Subject:
     shared: tuple[Claim, ...] = ()
     """Safety claims that share one slice, its lemmas and its frames: cheaper than a slice for each."""
     slices: dict[frozenset[str], Slice] = field(default_factory=dict)
+    unrollings: dict[frozenset[str], Unrolling] = field(default_factory=dict)
 
     @cached_property
     def spec(self) -> Spec:
@@ -94,6 +95,17 @@ class Subject:
         if any(claim is other for other in self.shared):
             return self._shared_slice
         return self.slice(*_terms(claim), steps=_steps(self, claim))
+
+    def frames_for(self, claim: Claim, piece: Slice) -> Unrolling:
+        """The frames in which a run that breaks the claim is sought: its own slice is smaller than a shared one."""
+        spec = self.spec.relevant(*_terms(claim), steps=_steps(self, claim))
+        return piece.unrolling if len(spec.variables) == len(piece.system.spec.variables) else self._frames(spec)
+
+    def _frames(self, spec: Spec) -> Unrolling:
+        key = frozenset(v.name for v in spec.variables) | {f"action {a.name}" for a in spec.actions}
+        if key not in self.unrollings:
+            self.unrollings[key] = Unrolling(System(spec, self.limits, self.tally))
+        return self.unrollings[key]
 
     @cached_property
     def _shared_slice(self) -> Slice:
@@ -206,10 +218,10 @@ def _safety(subject: Subject, part: Part, claim: Always | EachStep, piece: Slice
         proof = prove_each_step(system, claim, lemmas)
     if proof:
         return Decided(part, Verdict.PROVED, "induction", system, proof)
-    run = refute_safety(piece.unrolling, claim)
+    frames = subject.frames_for(claim, piece)
+    run = refute_safety(frames, claim)
     if run:
-        refutation = Refutation(run, "shortest-run")
-        return _refuted(subject, part, system, refutation)
+        return _refuted(subject, part, frames.system, Refutation(run, "shortest-run"))
     proof = prove_by_spacer(system, claim, lemmas)
     if proof:
         return Decided(part, Verdict.PROVED, "spacer", system, proof)
@@ -230,9 +242,11 @@ def _liveness(subject: Subject, part: Part, claim: LeadsTo | FinitelyOften, piec
         search = LeadsToSearch(system, claim, lemmas)
         found = search.attempt(slice(0, 1))
         if isinstance(found, Gap):
+            found = search.attempt(slice(1, 2))
+        if isinstance(found, Gap):
             refutation = refute_by_stuck_region(piece.unrolling, claim, lemmas)
         if isinstance(found, Gap) and not refutation:
-            found = search.attempt(slice(1, None))
+            found = search.attempt(slice(2, None))
         if isinstance(found, Gap) and not refutation:
             refutation = refute_by_lasso(piece.unrolling, claim)
     else:

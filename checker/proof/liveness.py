@@ -98,10 +98,10 @@ def _conclude(system: System, goal: _Goal, search: RankSearch, tiers: slice, nes
     true = z3.BoolVal(val=True)
     helpful = _persistent(system, search, [Helpful(u, true) for u in weak if search.always_helps(names[u])])
     needed, stuck = _someone_enabled(system, region, helpful)
-    if stuck is not None:
-        # Some units may help in a part of the region only.
-        partial = _partial_help(system, search, {u: names[u] for u in weak if not search.always_helps(names[u])})
-        needed, stuck = _someone_enabled(system, region, [*helpful, *_persistent(system, search, partial)])
+    partly = {u: names[u] for u in weak if not search.always_helps(names[u])}
+    while stuck is not None and (more := _partial_help(system, search, partly, stuck)):
+        helpful += more
+        needed, stuck = _someone_enabled(system, region, helpful)
     if stuck is None:
         return Proof(goal.claim, goal.lemmas, rank, tuple(needed), within=goal.within)
     for unit in (u for u in units if u not in weak and search.always_helps(names[u])):
@@ -111,22 +111,32 @@ def _conclude(system: System, goal: _Goal, search: RankSearch, tiers: slice, nes
     return Gap(7, "no helpful fair action is enabled, or none stays enabled", stuck)
 
 
-def _partial_help(system: System, search: RankSearch, units: Mapping[str, Sequence[str]]) -> list[Helpful]:
-    """For each unit and each literal inside which it always lowers the rank: that it helps there."""
-    found = []
-    for literal in _literals(system.spec):
-        if system.impossible(search.bounded, literal):
-            continue
-        found += [Helpful(unit, literal) for unit, names in units.items() if search.always_helps(names, literal)]
-    return found
+def _partial_help(
+    system: System, search: RankSearch, units: Mapping[str, Sequence[str]], state: Mapping[str, int | bool]
+) -> list[Helpful]:
+    """A unit that helps in this state: wherever some literal that holds in it does. The first that stays able to."""
+    units = {u: names for u, names in units.items() if _holds(system, system.spec.enabled(u), state)}
+    for literal in _literals_of(system.spec, state) if units else ():
+        helps = [Helpful(unit, literal) for unit, names in units.items() if search.always_helps(names, literal)]
+        kept = _persistent(system, search, helps)
+        if kept:
+            return kept
+    return []
 
 
-def _literals(spec: Spec) -> Iterator[BoolTerm]:
-    for variable in spec.variables:
+def _holds(system: System, term: BoolTerm, state: Mapping[str, int | bool]) -> bool:
+    values = [
+        (v.now, z3.BoolVal(x) if isinstance(x := state[v.name], bool) else z3.IntVal(x)) for v in system.spec.variables
+    ]
+    return bool(z3.is_true(z3.simplify(z3.substitute(term, *values))))
+
+
+def _literals_of(spec: Spec, state: Mapping[str, int | bool]) -> Iterator[BoolTerm]:
+    """What holds in the state: ghosts first, since it is mostly the followed entry that says who helps."""
+    for variable in sorted(spec.variables, key=lambda v: not v.ghost):
         if variable.sort is Sort.BOOL:
-            yield variable.now
-            yield neg(variable.now)
-        else:
+            yield variable.now if state[variable.name] else neg(variable.now)
+        elif state[variable.name]:
             yield variable.now > 0
 
 

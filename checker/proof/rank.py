@@ -6,6 +6,7 @@ choice loses no rank over the templates: taking a component only weakens what th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -54,15 +55,17 @@ def _sum(*parts: tuple[int, Component]) -> Component:
 
 
 def templates(spec: Spec) -> Iterator[list[Component]]:
-    """Candidate components by tiers: counters and flags, then pair sums, then differences and scaled sums."""
+    """Candidate components by tiers: what follows one entry or request, all counters and flags, sums, differences."""
     single = []
-    for variable in spec.variables:
+    for variable in sorted(spec.variables, key=lambda v: not v.ghost):
         if variable.sort is Sort.NAT:
             single.append(Component(((1, variable.name),), variable.now))
         else:
             single.append(Component(((1, variable.name),), ite(variable.now, nat(1), nat(0))))
             single.append(Component(((1, f"~{variable.name}"),), ite(variable.now, nat(0), nat(1))))
-    yield single
+    ghosts = {v.name for v in spec.variables if v.ghost}
+    yield [c for c in single if c.names <= ghosts]
+    yield [c for c in single if not c.names <= ghosts]
     yield [_sum((1, a), (1, b)) for a, b in combinations(single, 2) if a.names != b.names]
     counters = [c for c in single if z3.is_const(c.term)]
     scaled = ((1, -1), (-1, 1), (2, 1), (1, 2))
@@ -98,6 +101,9 @@ class RankSearch:
         self.live = set(self.solvers)
         # What holds stays true as components are taken: only more steps are ruled out.
         self._facts: set[tuple[str, str, Component]] = set()
+        # What failed may hold once the action's solver holds one more equality: asked again only then.
+        self._failed: dict[tuple[str, str, Component], int] = {}
+        self._version: Counter[str] = Counter()
         self._blockers: set[str] = set()
 
     def _quiet(self, name: str) -> bool:
@@ -177,9 +183,15 @@ class RankSearch:
 
     def _fact(self, kind: str, name: str, component: Component, check: Callable[[], bool]) -> bool:
         key = (kind, name, component)
-        if key not in self._facts and check():
+        if key in self._facts:
+            return True
+        if self._failed.get(key) == self._version[name]:
+            return False
+        if check():
             self._facts.add(key)
-        return key in self._facts
+            return True
+        self._failed[key] = self._version[name]
+        return False
 
     def _never_raises(self, name: str, component: Component) -> bool:
         transition = self.system.transitions[name]
@@ -197,6 +209,10 @@ class RankSearch:
         return self.system.impossible(self.solvers[name], self.must_lower[name], after >= component.term)
 
     def _can_lower(self, name: str, component: Component) -> bool:
+        # The opposite, that it cannot, is what stays true.
+        return not self._fact("never lowers", name, component, lambda: not self._some_step_lowers(name, component))
+
+    def _some_step_lowers(self, name: str, component: Component) -> bool:
         transition = self.system.transitions[name]
         delta = component.delta(transition)
         if delta is not None:
@@ -211,6 +227,7 @@ class RankSearch:
             if not touched(transition, component.names):
                 continue
             self.solvers[name].add(transition.primed(component.term) == component.term)
+            self._version[name] += 1
             if name in self.waiting and self._quiet(name):
                 self.waiting.discard(name)
             if component.delta(transition) or self.system.impossible(self.solvers[name]):
