@@ -12,6 +12,9 @@ from conftest import place_of
 from checker.results import Report, Result
 from spec.properties import catalogue
 
+# Two whole runs, where the machine may be shared.
+pytestmark = pytest.mark.timeout(1800)
+
 MANIFEST: dict[str, Any] = tomllib.loads((Path(__file__).parent / "manifest.toml").read_text(encoding="utf-8"))
 PLACES = [
     f"{loop} {mode} {storage}"
