@@ -25,6 +25,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return SETUPS.index(callspec.params["served"]) if callspec and "served" in callspec.params else -1
 
     items.sort(key=place)
+    for item in items:
+        if item.get_closest_marker("engine"):
+            # The first test of an engine pays for its start, the very first for two.
+            item.add_marker(pytest.mark.timeout(1200))
 
 
 @pytest.fixture(scope="session")
@@ -86,6 +90,7 @@ def served(
         storage=setup.storage == "file",
         arguments=setup.arguments,
         environment=setup.environment,
+        start_seconds=480,
     )
     with Server(options) as server:
         yield Engine(server, models.old)
