@@ -51,7 +51,7 @@ def desk() -> Desk:
 def _whole(*remedies: str) -> Report:
     """A whole run of the command, in a process of its own: its workers are forked before Z3 has been used."""
     options = [word for name in remedies for word in ("--remedy", name)]
-    done = subprocess.run(  # noqa: S603 - our own command
+    done = subprocess.run(
         [
             sys.executable,
             "-c",
