@@ -21,7 +21,7 @@ from spec.terms import Term
 from spec.tla import Action, Always, EachStep, LeadsTo, Sort, Spec
 
 PLACES = ["normal retract file", "overlap retract file", "normal abort file", "overlap in_place none"]
-SLOW = settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+SLOW = settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 
 @cache
