@@ -40,6 +40,7 @@ def _check_claim(path: Path, digest: str, names: Sequence[str]) -> int:
         raise CertificateError(f"{path}: cannot be read: {error}") from error
     if hashlib.sha256(text.encode()).hexdigest() != digest:
         raise CertificateError(f"{path}: not the file that the manifest names (sha256 differs)")
+    _check_form(path, text)
     answers = list(answers_of(text))
     if len(answers) != len(names):
         raise CertificateError(f"{path}: {len(answers)} answers for {len(names)} obligations")
@@ -47,6 +48,17 @@ def _check_claim(path: Path, digest: str, names: Sequence[str]) -> int:
         if answer != "unsat":
             raise CertificateError(f"{path}: obligation {name}: cvc5 says {answer}, not unsat")
     return len(answers)
+
+
+def _check_form(path: Path, text: str) -> None:
+    """A script may assert only between push and pop: what is asserted outside would speed every obligation to unsat."""
+    depth = 0
+    for number, line in enumerate(text.splitlines(), 1):
+        depth += line.startswith("(push 1)") - line.startswith("(pop 1)")
+        if line.startswith("(assert") and depth != 1:
+            raise CertificateError(f"{path}:{number}: an assertion outside push and pop")
+        if line.startswith(("(define", "(reset", "(set-option")):
+            raise CertificateError(f"{path}:{number}: a command that no certificate has: {line.split()[0]}")
 
 
 def answers_of(text: str) -> Iterator[str]:
@@ -77,6 +89,9 @@ def main(arguments: Sequence[str]) -> int:
         import cvc5  # noqa: F401, PLC0415
     except ImportError:
         sys.stderr.write("checker: no cvc5 here; install it with: pip install 'quiesce[certify]'\n")
+        return EXIT_USAGE
+    if not arguments:
+        sys.stderr.write("checker: no certificate given; usage: python -m checker.certify FOLDER...\n")
         return EXIT_USAGE
     total = 0
     for folder in arguments:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import click
 
 from checker.reporter import TerminalReporter
-from checker.verdict import EXIT_INTERNAL, EXIT_USAGE, Verdict, exit_code
+from checker.verdict import EXIT_INTERNAL, EXIT_UNKNOWN, EXIT_USAGE, Verdict, exit_code
 from spec.errors import QuiesceError, UnknownNameError
 from spec.profile import DEFAULT_PROFILE, Profile, bundled_profiles, load_profile
 
@@ -71,7 +72,13 @@ class _Group(click.Group):
             ctx.exit(EXIT_USAGE)
         except KeyboardInterrupt:
             click.echo("checker: interrupted", err=True)
-            ctx.exit(3)
+            ctx.exit(EXIT_UNKNOWN)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception:  # noqa: BLE001 - whatever it is, it is our mistake, and no verdict
+            click.echo(traceback.format_exc(), err=True)
+            click.echo("checker: an internal error, and no verdict; please report the lines above", err=True)
+            ctx.exit(EXIT_INTERNAL)
 
 
 _profile = click.option("--profile", metavar="NAME", help="A bundled profile, or the path of a TOML file.")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, starmap
 from typing import Any
 
 from checker.proof.interpreter import Choices, Interpreter, State, Step, Value
@@ -93,12 +93,12 @@ def _breaks(interpreter: Interpreter, claim: Claim, run: Confirmed, *, closed: b
     if isinstance(claim, Always):
         return not interpreter.holds(claim.holds)(run.last)
     if isinstance(claim, EachStep):
-        return run.steps[-1].action not in claim.but and not over(claim.holds, states[-2], states[-1])
+        return run.steps[-1].action not in claim.but and not over(claim.holds)(states[-2], states[-1])
     if isinstance(claim, LeadsTo):
         return (closed or run.loop_from is not None) and _never_reaches(interpreter, claim, states)
     tail = states[run.loop_from :] if run.loop_from is not None else []
     during = interpreter.holds(claim.during)
-    return all(map(during, tail)) and any(over(claim.event, a, b) for a, b in pairwise(tail))
+    return all(map(during, tail)) and any(starmap(over(claim.event), pairwise(tail)))
 
 
 def _never_reaches(interpreter: Interpreter, claim: LeadsTo, states: Sequence[Mapping[str, Value]]) -> bool:
@@ -107,8 +107,8 @@ def _never_reaches(interpreter: Interpreter, claim: LeadsTo, states: Sequence[Ma
     return any(pending(s) and not any(map(goal, states[i:])) for i, s in enumerate(states))
 
 
-def over(term: BoolTerm, before: Mapping[str, Value], after: Mapping[str, Value]) -> bool:
-    """A term over now and next, for one step."""
+def over(term: BoolTerm) -> Callable[[Mapping[str, Value], Mapping[str, Value]], bool]:
+    """A term over now and next as a function of the states before and after a step."""
     source = to_python(term, lambda n: f"t[{n.removesuffix(NEXT)!r}]" if n.endswith(NEXT) else f"s[{n!r}]")
     function: Any = eval(f"lambda s, t: {source}", {})  # noqa: S307 - our own terms, not input
-    return bool(function(before, after))
+    return lambda before, after: bool(function(before, after))

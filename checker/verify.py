@@ -19,6 +19,7 @@ from spec.profile import Configuration, Profile
 
 if TYPE_CHECKING:
     from checker.confirm import Confirmed
+    from checker.hints import Hints
     from checker.workbench import Decided, Workbench
     from spec.tla import Spec
 
@@ -83,14 +84,13 @@ def _report(request: Request, results: list[Result], *, complete: bool) -> Repor
 def _run(request: Request, configurations: Sequence[Configuration]) -> Iterator[list[Result]]:
     # Forked before this process has made any Z3 term, so that each worker starts with an empty context of its own.
     # One worker too: an interrupt that arrives while Python frees a Z3 term is lost, and here nothing does.
-    workers = min(request.workers, len(configurations))
+    chains = _chains(configurations)
+    workers = min(request.workers, len(chains))
     pool = ProcessPoolExecutor(
         workers, mp_context=get_context("fork"), initializer=_start_worker, initargs=(os.getpid(),)
     )
     try:
-        futures: list[Future[list[Result]]] = [
-            pool.submit(verify_configuration, request, c) for c in sorted(configurations, key=_dear_first)
-        ]
+        futures: list[Future[list[Result]]] = [pool.submit(verify_chain, request, chain) for chain in chains]
         for future in as_completed(futures):
             yield future.result()
     except BaseException:
@@ -119,19 +119,30 @@ def _start_worker(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _dear_first(configuration: Configuration) -> tuple[bool, bool]:
-    return (configuration.storage == "none", configuration.loop != "overlap")
+def _chains(configurations: Sequence[Configuration]) -> list[list[Configuration]]:
+    """Configurations that differ in the pause mode alone: what one teaches helps the next. The dear ones come first."""
+    chains: dict[tuple[str, str], list[Configuration]] = {}
+    for configuration in configurations:
+        chains.setdefault((configuration.storage, configuration.loop), []).append(configuration)
+    return [chains[key] for key in sorted(chains, key=lambda key: (key[0] == "none", key[1] != "overlap"))]
 
 
-def verify_configuration(request: Request, configuration: Configuration) -> list[Result]:
+def verify_chain(request: Request, configurations: Sequence[Configuration]) -> list[Result]:
+    """Every chosen property in each of these configurations, one after the other."""
+    from checker.hints import Hints  # noqa: PLC0415
+
+    hints = Hints()
+    return [result for c in configurations for result in verify_configuration(request, c, hints)]
+
+
+def verify_configuration(request: Request, configuration: Configuration, hints: Hints | None = None) -> list[Result]:
     """Every chosen property in one configuration."""
     from checker.proof.system import Limits  # noqa: PLC0415
     from checker.workbench import Workbench  # noqa: PLC0415
     from spec.properties import chosen  # noqa: PLC0415
 
-    bench = Workbench(request.profile, configuration, Limits(seed=request.seed))
+    bench = Workbench(request.profile, configuration, Limits(seed=request.seed), hints)
     results = []
-    bench.expect(chosen(request.properties))
     for prop in chosen(request.properties):
         start = time.perf_counter()
         reason = bench.not_applicable(prop)

@@ -5,22 +5,23 @@ Slices (cones of influence) and their lemmas are shared between the claims that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import z3
 
-from checker.confirm import Confirmed, confirm
-from checker.proof.interpreter import Interpreter
+from checker.confirm import Confirmed, confirm, over
+from checker.hints import Hints, Parts, prefix_to
+from checker.proof.interpreter import Interpreter, Step, Value
 from checker.proof.lemmas import Known, Samples, find_lemmas
 from checker.proof.liveness import Gap, LeadsToSearch, prove_finitely_often
 from checker.proof.obligations import Proof
 from checker.proof.refute import Refutation, refute_by_lasso, refute_by_stuck_region, refute_finitely_often
-from checker.proof.safety import prove_always, prove_by_spacer, prove_each_step, refute_safety
+from checker.proof.safety import inductive, prove_always, prove_by_spacer, prove_each_step, refute_safety
 from checker.proof.system import Limits, System, Tally, UndecidedError, check_naturals
-from checker.proof.unroll import Unrolling
+from checker.proof.unroll import Run, Unrolling
 from checker.verdict import Verdict
 from spec.errors import SpecError
 from spec.profile import Configuration, Profile
@@ -46,11 +47,32 @@ class Decided:
 
 @dataclass
 class Slice:
-    """The part of a spec that can influence some terms, ready for the solver, with its lemmas."""
+    """The part of a spec that can influence some terms, ready for the solver. Lemmas are found when first wanted."""
 
     system: System
-    lemmas: list[BoolTerm]
-    samples: Samples
+    subject: Subject
+    key: frozenset[str]
+
+    @cached_property
+    def samples(self) -> Samples:
+        """Random runs."""
+        return self.subject.samples_of(self.system.spec)
+
+    @cached_property
+    def lemmas(self) -> list[BoolTerm]:
+        """Inductive lemmas; with them it is certain that counters stay natural."""
+        found = find_lemmas(self.system, self.samples, known=self.subject.known(self.key))
+        check_naturals(self.system, found)
+        return found
+
+    @cached_property
+    def stays_natural(self) -> bool:
+        """Whether counters stay natural even without lemmas."""
+        try:
+            check_naturals(self.system, ())
+        except SpecError:
+            return False
+        return True
 
     @cached_property
     def unrolling(self) -> Unrolling:
@@ -67,10 +89,7 @@ class Subject:
     tally: Tally
     walk_whole: bool = True
     """Whether the random runs are of the whole spec, for all slices; else of each slice, where there is only one."""
-    shared: tuple[Claim, ...] = ()
-    """Safety claims that share one slice, its lemmas and its frames: cheaper than a slice for each."""
     slices: dict[frozenset[str], Slice] = field(default_factory=dict)
-    unrollings: dict[frozenset[str], Unrolling] = field(default_factory=dict)
 
     @cached_property
     def spec(self) -> Spec:
@@ -88,45 +107,27 @@ class Subject:
         return self._walk(self.interpreter)
 
     def _walk(self, interpreter: Interpreter) -> Samples:
-        return Samples(interpreter.walks(self.limits.walks, self.limits.walk_length, self.limits.seed))
+        return Samples(*interpreter.walks(self.limits.walks, self.limits.walk_length, self.limits.seed))
 
     def slice_for(self, claim: Claim) -> Slice:
-        """The slice of this claim, or the shared one."""
-        if any(claim is other for other in self.shared):
-            return self._shared_slice
+        """The slice of this claim."""
         return self.slice(*_terms(claim), steps=_steps(self, claim))
-
-    def frames_for(self, claim: Claim, piece: Slice) -> Unrolling:
-        """The frames in which a run that breaks the claim is sought: its own slice is smaller than a shared one."""
-        spec = self.spec.relevant(*_terms(claim), steps=_steps(self, claim))
-        return piece.unrolling if len(spec.variables) == len(piece.system.spec.variables) else self._frames(spec)
-
-    def _frames(self, spec: Spec) -> Unrolling:
-        key = frozenset(v.name for v in spec.variables) | {f"action {a.name}" for a in spec.actions}
-        if key not in self.unrollings:
-            self.unrollings[key] = Unrolling(System(spec, self.limits, self.tally))
-        return self.unrollings[key]
-
-    @cached_property
-    def _shared_slice(self) -> Slice:
-        steps = frozenset[str]().union(*(_steps(self, c) for c in self.shared))
-        return self.slice(*(t for c in self.shared for t in _terms(c)), steps=steps)
 
     def slice(self, *terms: Term, steps: AbstractSet[str] = frozenset()) -> Slice:
         """The slice that these terms need, with the actions in `steps` kept even where they change nothing in it."""
         spec = self.spec.relevant(*terms, steps=steps)
         key = frozenset(v.name for v in spec.variables) | {f"action {name}" for name in steps}
         if key not in self.slices:
-            system = System(spec, self.limits, self.tally)
-            samples = self.samples if self.walk_whole else self._walk(Interpreter(spec))
-            lemmas = find_lemmas(system, samples, known=self._known(key))
-            check_naturals(system, lemmas)
-            self.slices[key] = Slice(system, lemmas, samples)
+            self.slices[key] = Slice(System(spec, self.limits, self.tally), self, key)
         return self.slices[key]
 
-    def _known(self, key: frozenset[str]) -> Known | None:
-        """The largest slice so far that lies inside this one."""
-        inside = [k for k in self.slices if k < key]
+    def samples_of(self, spec: Spec) -> Samples:
+        """States and steps of random runs that this slice of the spec can be judged by."""
+        return self.samples if self.walk_whole else self._walk(Interpreter(spec))
+
+    def known(self, key: frozenset[str]) -> Known | None:
+        """The lemmas of the largest slice so far that lies inside this one."""
+        inside = [k for k, piece in self.slices.items() if k < key and "lemmas" in vars(piece)]
         largest = max(inside, key=len, default=None)
         return None if largest is None else Known(largest, self.slices[largest].lemmas)
 
@@ -134,14 +135,20 @@ class Subject:
 class Workbench:
     """Decides properties for one configuration of a profile."""
 
-    def __init__(self, profile: Profile, configuration: Configuration, limits: Limits | None = None) -> None:
-        """Nothing is built before the first claim."""
+    def __init__(
+        self,
+        profile: Profile,
+        configuration: Configuration,
+        limits: Limits | None = None,
+        hints: Hints | None = None,
+    ) -> None:
+        """Nothing is built before the first claim. `hints` are those of configurations decided before, and grow."""
         self.profile = profile
+        self.hints = hints if hints is not None else Hints()
         self.configuration = configuration
         self.limits = limits or Limits()
         self.tally = Tally()
         self._subjects: dict[bool, Subject] = {}
-        self._parts: dict[str, tuple[Part, ...]] = {}
 
     def subject(self, *, follow_request: bool) -> Subject:
         """The spec, with or without one request that is followed."""
@@ -149,15 +156,6 @@ class Workbench:
             protocol = Protocol(self.profile, self.configuration, follow_request=follow_request)
             self._subjects[follow_request] = Subject(protocol, self.limits, self.tally, not follow_request)
         return self._subjects[follow_request]
-
-    def expect(self, properties: Iterable[Property]) -> None:
-        """Say which properties will be decided, so that their safety claims share a slice: cheaper, not needed."""
-        subject = self.subject(follow_request=False)
-        own = [p for p in properties if not p.needs_request and self.not_applicable(p) is None]
-        for prop in own:
-            self._parts[prop.id] = tuple(prop.claims(subject.protocol, subject.spec))
-        claims = (part.claim for prop in own for part in self._parts[prop.id])
-        subject.shared = tuple(c for c in claims if isinstance(c, Always | EachStep))
 
     def not_applicable(self, prop: Property) -> str | None:
         """Why the property has no meaning here, or None."""
@@ -167,21 +165,49 @@ class Workbench:
         """Every claim of the property, up to the first that is refuted."""
         subject = self.subject(follow_request=prop.needs_request)
         decided = []
-        for part in self._parts.get(prop.id) or prop.claims(subject.protocol, subject.spec):
-            decided.append(decide_part(subject, part))
+        for number, part in enumerate(prop.claims(subject.protocol, subject.spec)):
+            decided.append(decide_part(subject, part, Trail(f"{prop.id}/{part.about}/{number}", self.hints)))
             if decided[-1].verdict is Verdict.REFUTED:
                 break
         return decided
 
 
-def decide_part(subject: Subject, part: Part) -> Decided:
+@dataclass(frozen=True)
+class Trail:
+    """The hints for one claim."""
+
+    key: str
+    hints: Hints
+
+    @property
+    def runs(self) -> Sequence[tuple[Step, ...]]:
+        """Runs that broke the claim elsewhere."""
+        return self.hints.runs.get(self.key, ())
+
+    @property
+    def rank(self) -> Sequence[Parts]:
+        """The rank that proved it elsewhere."""
+        return self.hints.ranks.get(self.key, ())
+
+
+def decide_part(subject: Subject, part: Part, trail: Trail | None = None) -> Decided:
     """One claim: a proof, a confirmed counterexample, or neither."""
+    trail = trail or Trail("", Hints())
+    decided = _decide(subject, part, trail)
+    if decided.confirmed is not None:
+        trail.hints.refuted(trail.key, decided.confirmed.steps)
+    elif decided.proof is not None:
+        trail.hints.proved(trail.key, [c.parts for c in decided.proof.rank])
+    return decided
+
+
+def _decide(subject: Subject, part: Part, trail: Trail) -> Decided:
     claim = part.claim
     piece = subject.slice_for(claim)
     try:
         if isinstance(claim, Always | EachStep):
-            return _safety(subject, part, claim, piece)
-        return _liveness(subject, part, claim, piece)
+            return _safety(subject, part, claim, piece, trail)
+        return _liveness(subject, part, claim, piece, trail)
     except UndecidedError as error:
         return Decided(part, Verdict.UNKNOWN, "undecided", piece.system, note=f"the solver gave up: {error}")
 
@@ -207,58 +233,102 @@ def _possible(term: BoolTerm) -> bool:
     return bool(solver.check() != z3.unsat)
 
 
-def _safety(subject: Subject, part: Part, claim: Always | EachStep, piece: Slice) -> Decided:
-    system, lemmas = piece.system, piece.lemmas
+def _safety(subject: Subject, part: Part, claim: Always | EachStep, piece: Slice, trail: Trail) -> Decided:
+    """Cheap before dear: a known run, random runs, induction without lemmas and with them, all runs, Spacer."""
+    known = _known_run(subject, claim, trail)
+    if known:
+        return _refuted(subject, part, piece.system, Refutation(known, "known-run"))
+    broken = _samples_break(subject, claim, piece)
+    proof = None if broken else _by_induction(claim, piece)
+    if proof:
+        return Decided(part, Verdict.PROVED, "induction", piece.system, proof)
+    run = refute_safety(piece.unrolling, claim)
+    if run:
+        return _refuted(subject, part, piece.system, Refutation(run, "shortest-run"))
+    proof = None if broken else prove_by_spacer(piece.system, claim, piece.lemmas)
+    if proof:
+        return Decided(part, Verdict.PROVED, "spacer", piece.system, proof)
+    note = f"no violation in {subject.limits.depth} steps, and no inductive invariant found"
+    return Decided(part, Verdict.BOUNDED, "bounded-search", piece.system, note=note)
+
+
+def _by_induction(claim: Always | EachStep, piece: Slice) -> Proof | None:
+    """A proof without lemmas, or with them."""
+    system = piece.system
+    if piece.stays_natural:
+        alone = [claim.holds] if isinstance(claim, Always) and inductive(system, claim.holds, ()) else []
+        proof = prove_always(system, claim, alone) if isinstance(claim, Always) else prove_each_step(system, claim, ())
+        if proof:
+            return proof
+    if isinstance(claim, EachStep):
+        return prove_each_step(system, claim, piece.lemmas)
+    wanted = Known(frozenset(v.name for v in system.spec.variables), piece.lemmas)
+    return prove_always(system, claim, find_lemmas(system, piece.samples, [claim.holds], wanted))
+
+
+def _samples_break(subject: Subject, claim: Always | EachStep, piece: Slice) -> bool:
+    """Whether a random run breaks the claim: then it need not be proved, and a shortest run is sought."""
     if isinstance(claim, Always):
         holds = subject.interpreter.holds(claim.holds)
-        if all(holds(state) for state in piece.samples.states):
-            lemmas = find_lemmas(system, piece.samples, [claim.holds], Known(_names(system), lemmas))
-        proof = prove_always(system, claim, lemmas)
-    else:
-        proof = prove_each_step(system, claim, lemmas)
-    if proof:
-        return Decided(part, Verdict.PROVED, "induction", system, proof)
-    frames = subject.frames_for(claim, piece)
-    run = refute_safety(frames, claim)
-    if run:
-        return _refuted(subject, part, frames.system, Refutation(run, "shortest-run"))
-    proof = prove_by_spacer(system, claim, lemmas)
-    if proof:
-        return Decided(part, Verdict.PROVED, "spacer", system, proof)
-    note = f"no violation in {subject.limits.depth} steps, and no inductive invariant found"
-    return Decided(part, Verdict.BOUNDED, "bounded-search", system, note=note)
+        return not all(map(holds, piece.samples.states))
+    holds_over = over(claim.holds)
+    return not all(holds_over(b, a) for name, b, a in piece.samples.steps if name not in claim.but)
 
 
-def _names(system: System) -> frozenset[str]:
-    return frozenset(v.name for v in system.spec.variables)
+def _known_run(subject: Subject, claim: Always | EachStep, trail: Trail) -> Run | None:
+    """A run that broke the claim in another configuration, if it breaks it here."""
+    breaks = _breaking_state(subject, claim) if isinstance(claim, Always) else _breaking_step(claim)
+    found = (prefix_to(subject.interpreter, steps, breaks) for steps in trail.runs)
+    return next((Run(steps) for steps in found if steps), None)
 
 
-def _liveness(subject: Subject, part: Part, claim: LeadsTo | FinitelyOften, piece: Slice) -> Decided:
+def _breaking_state(subject: Subject, claim: Always) -> Callable[[Step, Mapping[str, Value]], bool]:
+    holds = subject.interpreter.holds(claim.holds)
+    return lambda step, _before: not holds(step.state)
+
+
+def _breaking_step(claim: EachStep) -> Callable[[Step, Mapping[str, Value]], bool]:
+    holds = over(claim.holds)
+    return lambda step, before: step.action not in claim.but and not holds(before, step.state)
+
+
+def _liveness(subject: Subject, part: Part, claim: LeadsTo | FinitelyOften, piece: Slice, trail: Trail) -> Decided:
     system, lemmas = piece.system, piece.lemmas
     found: Proof | Gap
-    refutation: Refutation | None = None
+    refutation: Refutation | None
     if isinstance(claim, LeadsTo):
-        # Cheap before dear: plain ranks, then a stuck region, then wider templates, then lassos.
-        search = LeadsToSearch(system, claim, lemmas)
-        found = search.attempt(slice(0, 1))
-        if isinstance(found, Gap):
-            found = search.attempt(slice(1, 2))
-        if isinstance(found, Gap):
-            refutation = refute_by_stuck_region(piece.unrolling, claim, lemmas)
-        if isinstance(found, Gap) and not refutation:
-            found = search.attempt(slice(2, None))
-        if isinstance(found, Gap) and not refutation:
-            refutation = refute_by_lasso(piece.unrolling, claim)
+        found, refutation = _leads_to(claim, piece, trail)
     else:
         found = prove_finitely_often(system, claim, lemmas)
         refutation = None if isinstance(found, Proof) else refute_finitely_often(piece.unrolling, claim)
-    if isinstance(found, Proof):
-        return Decided(part, Verdict.PROVED, "ranking", system, found)
     if refutation:
         return _refuted(subject, part, system, refutation)
+    if isinstance(found, Proof):
+        return Decided(part, Verdict.PROVED, "ranking", system, found)
     state = ", ".join(f"{k}={v}" for k, v in found.state.items() if v)
     note = f"obligation {found.obligation} fails ({found.about}) in a state not shown to be reachable: {state}"
     return Decided(part, Verdict.UNKNOWN, "ranking", system, note=note)
+
+
+def _leads_to(claim: LeadsTo, piece: Slice, trail: Trail) -> tuple[Proof | Gap, Refutation | None]:
+    """Cheap before dear: what was known elsewhere, plain ranks, a stuck region, wider templates, lassos."""
+    search = LeadsToSearch(piece.system, claim, piece.lemmas, trail.rank)
+    found: Proof | Gap = Gap(7, "not tried", {})
+    if trail.runs:
+        refutation = refute_by_stuck_region(piece.unrolling, claim, piece.lemmas, trail.runs)
+        if refutation:
+            return found, refutation
+    for tiers in ([slice(0, 0)] if trail.rank else []) + [slice(0, 1), slice(1, 2)]:
+        found = search.attempt(tiers)
+        if isinstance(found, Proof):
+            return found, None
+    refutation = refute_by_stuck_region(piece.unrolling, claim, piece.lemmas)
+    if refutation:
+        return found, refutation
+    found = search.attempt(slice(2, None))
+    if isinstance(found, Proof):
+        return found, None
+    return found, refute_by_lasso(piece.unrolling, claim)
 
 
 def _refuted(subject: Subject, part: Part, system: System, refutation: Refutation) -> Decided:

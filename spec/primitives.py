@@ -113,7 +113,8 @@ class Primitives:
         admitted = s.choose("admitted", low=ite(waits, nat(1), nat(0)), high=s.waiting, meaning="requests admitted")
         if self.storage and self.profile.prefetch.cut_at_admission:
             self.cut(s)
-        loads = s.choose("load_backs", high=admitted, meaning="admitted requests with a hit in host memory")
+        hits = ite(s.has_host, admitted, nat(0))
+        loads = s.choose("load_backs", high=hits, meaning="admitted requests with a hit in host memory")
         self.ledgers["load_back"].create(s, loads)
         if self.mine:
             self.mine.schedule(s, admitted)

@@ -91,8 +91,9 @@ def _one_rank(_p: Protocol) -> str | None:
 def _paused_flush_succeeds(p: Protocol, spec: Spec) -> Iterable[Part]:
     gate = spec.definitions["flush"]
     yield Part(LeadsTo(pending=conj(p.now.paused, p.now.flush_wanted), goal=disj(gate, neg(p.now.paused))))
-    stays = implies(conj(gate, p.now.paused, _next(p, "paused")), spec.primed(gate))
-    yield Part(EachStep(stays, but=frozenset({"ArriveLate", "Unpark"})))
+    # New work is what is looked up in storage: while paused a waiting request by itself does not close the gate.
+    calm = [_next(p, "lookups") == p.now.lookups] if p.storage else []
+    yield Part(EachStep(implies(conj(gate, p.now.paused, _next(p, "paused"), *calm), spec.primed(gate))))
 
 
 def _update_flushes(p: Protocol, _spec: Spec) -> Iterable[Part]:

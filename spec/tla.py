@@ -326,6 +326,16 @@ class Spec:
         actions = tuple(replace(a, fairness=Fairness.NONE) if a.name == name else a for a in self.actions)
         return replace(self, actions=actions)
 
+    def _touching(self, keep: Set[str], steps: Set[str]) -> list[Action]:
+        """The actions that change something kept or that `steps` names, and the rest of their fair units.
+
+        Fairness of a unit is met by any of its actions: half a unit would be assumed to do what the other half may.
+        """
+        touching = [a for a in self.actions if keep & a.updates.keys() or a.name in steps]
+        units = {a.unit for a in touching if a.unit and a.fairness is not Fairness.NONE}
+        named = {a.name for a in touching}
+        return [a for a in self.actions if a.name in named or a.unit in units]
+
     def relevant(self, *terms: Term, steps: Set[str] = frozenset()) -> Spec:
         """The cone of influence: only the variables that can influence `terms`, and the actions that touch them.
 
@@ -337,14 +347,13 @@ class Spec:
         keep = {n.removesuffix(NEXT) for t in terms for n in free_names(t)} & every
         while True:
             grown = set(keep)
-            for action in self.actions:
-                if keep & action.updates.keys() or action.name in steps:
-                    grown |= _reads_for(action, keep)
+            for action in self._touching(keep, steps):
+                grown |= _reads_for(action, keep)
             grown &= every
             if grown == keep:
                 break
             keep = grown
-        kept = [a for a in self.actions if keep & a.updates.keys() or a.name in steps]
+        kept = self._touching(keep, steps)
         variables = tuple(v for v in self.variables if v.name in keep)
         return replace(
             self,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from checker.translate import to_python
@@ -17,6 +18,8 @@ from spec.tla import Action, Fairness, Spec
 Value = int | bool
 State = dict[str, Value]
 Choices = dict[str, int]
+Taken = tuple[str, State, State]
+"""A step that was taken: the action, the state before, the state after."""
 
 # How far above its lower bound a random choice goes: small numbers meet the corner cases.
 _SPREAD = 2
@@ -81,9 +84,11 @@ class Interpreter:
         function = _function(term)
         return lambda state: bool(function(state, {}))
 
-    def walks(self, walks: int, length: int, seed: int) -> list[State]:
-        """Distinct states of random runs from the initial state; deterministic for a seed."""
-        rng, names, seen = random.Random(seed), list(self.actions), {}  # noqa: S311 - not for secrets
+    def walks(self, walks: int, length: int, seed: int) -> tuple[list[State], list[Taken]]:
+        """Distinct states of random runs from the initial state, and the steps taken; deterministic for a seed."""
+        rng, names = random.Random(seed), list(self.actions)  # noqa: S311 - not for secrets
+        seen: dict[tuple[Value, ...], State] = {}
+        taken: list[Taken] = []
         for _ in range(walks):
             state = self.initial()
             for _ in range(length):
@@ -92,8 +97,10 @@ class Interpreter:
                 if not able:
                     break
                 name = rng.choice(able)
-                state = self.apply(state, name, self._pick(state, name, rng))
-        return list(seen.values())
+                after = self.apply(state, name, self._pick(state, name, rng))
+                taken.append((name, state, after))
+                state = after
+        return list(seen.values()), taken
 
     def _pick(self, state: Mapping[str, Value], name: str, rng: random.Random) -> Choices:
         picked: Choices = {}
@@ -147,19 +154,31 @@ class _CompiledChoice:
 
 
 class _Compiled:
+    """One action, each part translated when it is first used: a replay needs few."""
+
     def __init__(self, action: Action) -> None:
-        self.guard = _function(action.guard)
-        self.choices = [
+        self._action = action
+
+    @cached_property
+    def guard(self) -> Callable[..., Any]:
+        return _function(self._action.guard)
+
+    @cached_property
+    def choices(self) -> list[_CompiledChoice]:
+        return [
             _CompiledChoice(
                 c.term.decl().name(),
                 _function(c.low),
                 None if c.high is None else _function(c.high),
                 _function(c.witness),
             )
-            for c in action.choices
+            for c in self._action.choices
         ]
-        items = ", ".join(f"{name!r}: {_source(term)}" for name, term in action.updates.items())
-        self.update = _evaluate(f"{{**s, {items}}}")
+
+    @cached_property
+    def update(self) -> Callable[..., Any]:
+        items = ", ".join(f"{name!r}: {_source(term)}" for name, term in self._action.updates.items())
+        return _evaluate(f"{{**s, {items}}}")
 
 
 def _source(term: Term) -> str:

@@ -22,6 +22,7 @@ class Samples:
     """States of random runs, as one bit mask per atom, so that a candidate is filtered by a few integer operations."""
 
     states: Sequence[Mapping[str, int | bool]]
+    steps: Sequence[tuple[str, Mapping[str, int | bool], Mapping[str, int | bool]]] = ()
 
     @property
     def everywhere(self) -> int:

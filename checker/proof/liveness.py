@@ -52,9 +52,16 @@ class _Goal:
 class LeadsToSearch:
     """The search for a proof of one claim, which can be taken up again with more templates."""
 
-    def __init__(self, system: System, claim: LeadsTo, lemmas: Iterable[BoolTerm]) -> None:
-        """Nothing is asked before the first `attempt`."""
+    def __init__(
+        self,
+        system: System,
+        claim: LeadsTo,
+        lemmas: Iterable[BoolTerm],
+        hint: Sequence[tuple[tuple[int, str], ...]] = (),
+    ) -> None:
+        """Nothing is asked before the first `attempt`. `hint` is a rank to try first, checked like any other."""
         self.system = system
+        self.hint = hint
         self.goal = _Goal(claim, tuple(lemmas))
         self._ranks: RankSearch | None = None
 
@@ -65,6 +72,7 @@ class LeadsToSearch:
             if dropped:
                 return dropped
             self._ranks = _rank_search(self.system, self.goal)
+            self._ranks.try_first(self.hint)
         return _conclude(self.system, self.goal, self._ranks, tiers, nesting=1)
 
 

@@ -7,7 +7,7 @@ choice loses no rank over the templates: taking a component only weakens what th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, islice
@@ -15,7 +15,7 @@ from itertools import combinations, islice
 import z3
 
 from checker.proof.system import System, Transition, touched
-from spec.terms import BoolTerm, NatTerm, conj, ite, nat
+from spec.terms import BoolTerm, NatTerm, conj, disj, ite, nat
 from spec.tla import Sort, Spec
 
 
@@ -118,6 +118,17 @@ class RankSearch:
             self.system.impossible(self.solvers[n], self.must_lower[n], where) for n in names if n in self.waiting
         )
 
+    def try_first(self, hint: Sequence[tuple[tuple[int, str], ...]]) -> None:
+        """Take the components of a rank found elsewhere, in order, as far as each may be taken here."""
+        known = {c.parts: c for tier in islice(templates(self.system.spec), 2) for c in tier}
+        for component in (known[parts] for parts in hint if parts in known):
+            score = self._score(component)
+            if self.waiting and score is not None and self._may_take(component):
+                self._take(component)
+
+    def _may_take(self, component: Component) -> bool:
+        return all(("kept", n, component) in self._facts for n in self._touching(component))
+
     def run(self, tiers: slice) -> list[Component]:
         """The rank found over these tiers of templates, tried only while something still has to fall."""
         for tier in islice(templates(self.system.spec), tiers.start, tiers.stop):
@@ -147,7 +158,7 @@ class RankSearch:
 
     def _unblocks(self, component: Component) -> int:
         """How many actions it lowers that now forbid a component which some waiting action lowers."""
-        if any(("kept", n, component) not in self._facts for n in self._touching(component)):
+        if not self._may_take(component):
             return 0
         return sum(self._can_lower(n, component) for n in self._touching(component) if n in self._blockers)
 
@@ -244,4 +255,4 @@ def lexicographic(components: Iterable[Component], transition: Transition) -> tu
         lower.append(conj(*equal, after < component.term))
         higher.append(conj(*equal, after > component.term))
         equal.append(after == component.term)
-    return z3.Or(*lower), conj(*equal), z3.Or(*higher)
+    return disj(*lower), conj(*equal), disj(*higher)

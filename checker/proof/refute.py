@@ -5,12 +5,13 @@ A gap in a proof is not a refutation. Only what is reachable, and in which a fai
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import z3
 
-from checker.proof.interpreter import Interpreter
+from checker.hints import prefix_to
+from checker.proof.interpreter import Interpreter, Step
 from checker.proof.system import System, Transition
 from checker.proof.unroll import Run, Unrolling, fair_lasso, reach_state
 from spec.terms import BoolTerm, conj, disj, neg
@@ -118,11 +119,25 @@ def _atoms(system: System) -> Iterable[tuple[str, BoolTerm]]:
             yield f"~{variable.name}", neg(variable.now)
 
 
-def refute_by_stuck_region(unrolling: Unrolling, claim: LeadsTo, lemmas: Iterable[BoolTerm]) -> Refutation | None:
-    """A reached stuck region with a fair way to stay there, or None (which proves nothing)."""
+def refute_by_stuck_region(
+    unrolling: Unrolling, claim: LeadsTo, lemmas: Iterable[BoolTerm], known: Iterable[Sequence[Step]] = ()
+) -> Refutation | None:
+    """A reached stuck region with a fair way to stay there, or None (which proves nothing).
+
+    `known` are runs of other configurations: where one of them reaches the region, none is sought.
+    """
     stuck = stuck_region(unrolling.system, claim, lemmas)
-    run = reach_state(unrolling, stuck.region) if stuck is not None else None
-    return Refutation(_stay(unrolling.system, run, stuck), "stuck-region", stuck) if run and stuck else None
+    if stuck is None:
+        return None
+    run = _known_way(unrolling.system, stuck, known) or reach_state(unrolling, stuck.region)
+    return Refutation(_stay(unrolling.system, run, stuck), "stuck-region", stuck) if run else None
+
+
+def _known_way(system: System, stuck: Stuck, known: Iterable[Sequence[Step]]) -> Run | None:
+    interpreter = Interpreter(system.spec)
+    inside = interpreter.holds(stuck.region)
+    found = (prefix_to(interpreter, steps, lambda step, _before: inside(step.state)) for steps in known)
+    return next((Run(steps) for steps in found if steps), None)
 
 
 def refute_by_lasso(unrolling: Unrolling, claim: LeadsTo) -> Refutation | None:

@@ -36,7 +36,7 @@ def prove_each_step(system: System, claim: EachStep, lemmas: Iterable[BoolTerm])
 def prove_by_spacer(system: System, claim: Always | EachStep, lemmas: Iterable[BoolTerm]) -> Proof | None:
     """A proof over an invariant of Spacer's, which is checked like any other lemma; None where it has none."""
     lemma = spacer_invariant(system, _bad(system, claim))
-    if lemma is None or not _inductive(system, lemma, lemmas):
+    if lemma is None or not inductive(system, lemma, lemmas):
         return None
     more = (*lemmas, lemma)
     return prove_always(system, claim, more) if isinstance(claim, Always) else prove_each_step(system, claim, more)
@@ -49,7 +49,8 @@ def _bad(system: System, claim: Always | EachStep) -> BoolTerm:
     return disj(*(conj(transition.relation, neg(holds)) for transition, holds in each_step(system, claim)))
 
 
-def _inductive(system: System, lemma: BoolTerm, lemmas: Iterable[BoolTerm]) -> bool:
+def inductive(system: System, lemma: BoolTerm, lemmas: Iterable[BoolTerm]) -> bool:
+    """The lemma holds initially, and no action breaks it from a state that satisfies it and the lemmas."""
     if not system.impossible(system.solver(system.spec.initial), neg(lemma)):
         return False
     invariant = [system.spec.naturals, *lemmas, lemma]

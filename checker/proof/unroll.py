@@ -80,7 +80,7 @@ class Unrolling:
         for least in (0, 1):
             easier = self.system.query(self.solver, goal, self.small(frames, least))
             if easier is not None:
-                return easier if least == 0 else self._easier(goal, easier, frames)
+                return easier if least == 0 else self._easier(conj(goal, self.small(frames, 1)), easier, frames)
         return self._easier(goal, model, frames)
 
     def _easier(self, goal: BoolTerm, model: z3.ModelRef, frames: int) -> z3.ModelRef:
