@@ -45,7 +45,7 @@ def hooks(engine: Engine) -> dict[str, float]:
 
 def test_an_exception_inside_a_probe(models: Models, tmp_path: Path) -> None:
     """An attribute of a transfer is renamed; a probe reads it, and raises, when the first transfer is in flight."""
-    with engine_with(models, tmp_path, "node_ids", "nodes_of_the_tree") as engine:
+    with engine_with(models, tmp_path, "finish_event", "landed_event") as engine:
         assert set(hooks(engine).values()) == {1}
         # The remedy does not depend on the probe, which is lost on the way: a copy is held, so it is seen in flight.
         drains_while_paused(engine)
@@ -53,7 +53,7 @@ def test_an_exception_inside_a_probe(models: Models, tmp_path: Path) -> None:
         assert lost == {"state"}
         (line,) = (line for line in engine.log().splitlines() if "hook state is lost" in line)
         assert "AttributeError" in line
-        assert "node_ids" in line
+        assert "finish_event" in line
         assert "paused-flush-succeeds" in line.partition("no longer checked")[2]
         assert engine.metrics().value("quiesce_remedy_active", remedy=REMEDY) == 1
         serve_on(engine, models)
