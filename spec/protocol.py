@@ -60,7 +60,8 @@ class Protocol(Primitives):
             flags += ["result_pending", "forward_busy"]
         tiers = ["device", "host", *(["storage"] if self.storage else [])]
         ghosts = ["update_refused", "update_waiting", "unflushed", "version_split", "stale_running"]
-        ghosts += [f"{kind}_{tier}" for tier in tiers for kind in ("has", "stale")]
+        ghosts += [f"stale_{tier}" for tier in tiers]
+        flags += [f"has_{tier}" for tier in tiers]
         counts = ["late", "waiting", "running"]
         counters = ["arrived", "answered", "forwards", "flushes", "loads", "updates_ok", "works"]
         if self.storage:

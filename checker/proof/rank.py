@@ -65,7 +65,8 @@ def templates(spec: Spec) -> Iterator[list[Component]]:
             single.append(Component(((1, f"~{variable.name}"),), ite(variable.now, nat(0), nat(1))))
     ghosts = {v.name for v in spec.variables if v.ghost}
     yield [c for c in single if c.names <= ghosts]
-    yield [c for c in single if not c.names <= ghosts]
+    # Counters before flags: of two that lower as much, the one that a person would name.
+    yield sorted((c for c in single if not c.names <= ghosts), key=lambda c: not z3.is_const(c.term))
     yield [_sum((1, a), (1, b)) for a, b in combinations(single, 2) if a.names != b.names]
     counters = [c for c in single if z3.is_const(c.term)]
     scaled = ((1, -1), (-1, 1), (2, 1), (1, 2))
@@ -157,10 +158,10 @@ class RankSearch:
         return (*score, self._unblocks(component) if score == (0, 0) else 0)
 
     def _unblocks(self, component: Component) -> int:
-        """How many actions it lowers that now forbid a component which some waiting action lowers."""
+        """How many actions always lower it that now forbid a component which some waiting action lowers."""
         if not self._may_take(component):
             return 0
-        return sum(self._can_lower(n, component) for n in self._touching(component) if n in self._blockers)
+        return sum(self._lowers(n, component) for n in self._touching(component) if n in self._blockers)
 
     def _touching(self, component: Component) -> list[str]:
         return sorted(n for n in self.live if touched(self.system.transitions[n], component.names))
@@ -217,7 +218,8 @@ class RankSearch:
         if delta is not None:
             return delta < 0
         after = transition.primed(component.term)
-        return self.system.impossible(self.solvers[name], self.must_lower[name], after >= component.term)
+        must = self.must_lower.get(name, z3.BoolVal(val=True))
+        return self.system.impossible(self.solvers[name], must, after >= component.term)
 
     def _can_lower(self, name: str, component: Component) -> bool:
         # The opposite, that it cannot, is what stays true.

@@ -95,7 +95,7 @@ class Explicit:
 
     def each_step(self, claim: EachStep) -> bool:
         steps = [(e.source, e.action, e.target) for e in self.edges] + [(s, a, s) for s, a in self.stutters]
-        return all(over(claim.holds, self.as_dict(a), self.as_dict(b)) for a, name, b in steps if name not in claim.but)
+        return all(over(claim.holds)(self.as_dict(a), self.as_dict(b)) for a, name, b in steps if name not in claim.but)
 
     def _fair_core(self, inside: set[State]) -> set[State]:
         """The states of all subsets of `inside` in which a fair run can stay for ever (stuttering included)."""

@@ -69,7 +69,7 @@ def forge(folder: Path, old: str, new: str) -> None:
 def test_certificate_holds(folder: Path) -> None:
     code, out, err = certify(folder)
     assert (code, err) == (0, "")
-    assert out == "certificate: 138 obligations, all unsat\n1 certificates, 138 obligations re-checked by cvc5\n"
+    assert out == "certificate: 139 obligations, all unsat\n1 certificates, 139 obligations re-checked by cvc5\n"
 
 
 def test_manifest_says_what_was_proved(written: Path) -> None:
@@ -77,7 +77,7 @@ def test_manifest_says_what_was_proved(written: Path) -> None:
     assert (data["schema"], data["property"], data["loop"]) == (1, PROPERTY, "normal")
     assert data["remedies"] == ["reap-while-paused"]
     assert data["configuration"]["mode"] == "retract"
-    assert [len(c["obligations"]) for c in data["claims"]] == [106, 32]
+    assert [len(c["obligations"]) for c in data["claims"]] == [106, 33]
     assert [c["method"] for c in data["claims"]] == ["ranking", "induction"]
     assert data["fairness"]["EventLoop"] == "weak"
     assert set(data["claims"][0]["rank"]) == {
@@ -106,14 +106,22 @@ def test_forged_script_that_does_not_hold(folder: Path) -> None:
 
 
 def test_script_with_an_answer_more(folder: Path) -> None:
-    forge(folder, "(set-logic QF_LIA)\n", "(set-logic QF_LIA)\n(push 1)(assert false)(check-sat)(pop 1)\n")
+    forge(folder, "(set-logic QF_LIA)\n", "(set-logic QF_LIA)\n(push 1)\n(assert false)\n(check-sat)\n(pop 1)\n")
     code, _, err = certify(folder)
     assert code == 4
     assert err == f"checker: {folder / '000.smt2'}: 107 answers for 106 obligations\n"
 
 
+def test_script_that_asserts_outside_an_obligation(folder: Path) -> None:
+    # Every obligation would be unsatisfiable.
+    forge(folder, "(set-logic QF_LIA)\n", "(set-logic QF_LIA)\n(assert false)\n")
+    code, _, err = certify(folder)
+    assert code == 4
+    assert err == f"checker: {folder / '000.smt2'}:2: an assertion outside push and pop\n"
+
+
 def test_script_that_does_not_parse(folder: Path) -> None:
-    forge(folder, "(set-logic QF_LIA)\n", "(set-logic QF_LIA)\n(assert (no-such-function 1))\n")
+    forge(folder, "(set-logic QF_LIA)\n", "(set-logic QF_LIA)\n(push 1)\n(assert (no-such-function 1))\n(pop 1)\n")
     code, _, err = certify(folder)
     assert code == 4
     assert "cvc5 cannot read the script: " in err
@@ -124,7 +132,7 @@ def test_script_that_says_reset(folder: Path) -> None:
     forge(folder, "(check-sat)", "(reset-assertions)(check-sat)")
     code, _, err = certify(folder)
     assert code == 4
-    assert "cvc5" in err
+    assert "a command that no certificate has: (reset-assertions)" in err
 
 
 def test_missing_script(folder: Path) -> None:
@@ -177,7 +185,7 @@ def test_one_bad_certificate_among_good_ones(written: Path, folder: Path) -> Non
     (folder / "001.smt2").unlink()
     code, out, err = certify(written, folder)
     assert code == 4
-    assert out.startswith(f"{written.name}: 138 obligations, all unsat\n")
+    assert out.startswith(f"{written.name}: 139 obligations, all unsat\n")
     assert "re-checked" not in out
     assert "001.smt2: cannot be read" in err
 

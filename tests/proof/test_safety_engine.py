@@ -31,7 +31,7 @@ def _in_step() -> Spec:
 
 def _templates(spec: Spec) -> tuple[System, list[object]]:
     system = System(spec)
-    return system, [*find_lemmas(system, Samples(Interpreter(spec).walks(12, 80, 0)), [NEVER_LOST.holds])]
+    return system, [*find_lemmas(system, Samples(*Interpreter(spec).walks(12, 80, 0)), [NEVER_LOST.holds])]
 
 
 def test_invariant_that_only_spacer_finds() -> None:

@@ -37,7 +37,7 @@ def test_slice_keeps_the_actions_that_a_claim_about_steps_speaks_of(tmp_path: Pa
     assert run.steps[-1].action == "PausedPass"
     before = run.steps[-2].state
     assert run.last == before
-    assert not over(found[0].part.claim.holds, before, run.last)  # type: ignore[union-attr]
+    assert not over(found[0].part.claim.holds)(before, run.last)  # type: ignore[union-attr]
 
 
 def test_step_outside_the_slice_is_an_obligation_of_a_claim_about_steps() -> None:

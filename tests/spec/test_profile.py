@@ -124,7 +124,7 @@ def test_a_broken_profile_names_line_and_key(tmp_path, change, key, line, says):
     ],
 )
 def test_a_file_that_is_no_profile(tmp_path, text, says):
-    with pytest.raises(ProfileError, match="mine.toml") as caught:
+    with pytest.raises(ProfileError, match=r"mine\.toml") as caught:
         load_profile(write(tmp_path, text))
     assert says in str(caught.value)
 
