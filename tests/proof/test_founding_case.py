@@ -76,9 +76,11 @@ def test_with_the_remedy(desk: Desk, place: str) -> None:
     assert sorted(h.unit for h in proof.helpful) == sorted(["EventLoop", *moves])
     assert {str(h.where) for h in proof.helpful} == {"True"}
     assert proof.recurrent == ()
-    assert {c.name for c in proof.rank} == {"late", *DEVICE} | (set(STORAGE) if place.endswith("file") else set())
-    assert len(proof.rank) == {"none": 5, "file": 11}[place.split()[2]]
-    counts = {"normal none": 106, "normal file": 197, "overlap none": 108, "overlap file": 199}
+    # `~has_host` is no part that a person would name: the greedy search takes it on its way to `late`.
+    storage = {*STORAGE, "~has_host"} if place.endswith("file") else set()
+    assert {c.name for c in proof.rank} == {"late", *DEVICE} | storage
+    assert len(proof.rank) == {"none": 5, "file": 12}[place.split()[2]]
+    counts = {"normal none": 106, "normal file": 198, "overlap none": 108, "overlap file": 200}
     assert len(obligations(system, proof)) == counts[place.replace(" retract", "")]
 
 
