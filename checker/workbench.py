@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 
 import z3
 
 from checker.confirm import Confirmed, confirm, over
 from checker.hints import Hints, Parts, prefix_to
+from checker.proof.guardrails import vacuous
 from checker.proof.interpreter import Interpreter, Step, Value
 from checker.proof.lemmas import Known, Samples, find_lemmas
 from checker.proof.liveness import Gap, LeadsToSearch, prove_finitely_often
@@ -29,6 +31,9 @@ from spec.properties import Part, Property
 from spec.protocol import Protocol
 from spec.terms import BoolTerm, Term, neg
 from spec.tla import Always, Claim, EachStep, FinitelyOften, LeadsTo, Spec, stuttering
+
+# How many pending states of random runs are looked at before the first proof attempt.
+_GUESSES = 20
 
 
 @dataclass(frozen=True)
@@ -193,12 +198,23 @@ class Trail:
 def decide_part(subject: Subject, part: Part, trail: Trail | None = None) -> Decided:
     """One claim: a proof, a confirmed counterexample, or neither."""
     trail = trail or Trail("", Hints())
-    decided = _decide(subject, part, trail)
+    decided = _guarded(_decide(subject, part, trail))
     if decided.confirmed is not None:
         trail.hints.refuted(trail.key, decided.confirmed.steps)
     elif decided.proof is not None:
         trail.hints.proved(trail.key, [c.parts for c in decided.proof.rank])
     return decided
+
+
+def _guarded(decided: Decided) -> Decided:
+    """A proof of a claim that speaks of no reachable state is none. That no event ever happens is a fair answer."""
+    claim, proof, system = decided.part.claim, decided.proof, decided.system
+    if proof is None or system is None or isinstance(claim, FinitelyOften):
+        return decided
+    if not vacuous(system, claim, proof.lemmas):
+        return decided
+    note = "vacuous: no reachable state or step is one that the claim speaks of"
+    return replace(decided, verdict=Verdict.UNKNOWN, method="vacuous", proof=None, note=note)
 
 
 def _decide(subject: Subject, part: Part, trail: Trail) -> Decided:
@@ -293,13 +309,13 @@ def _breaking_step(claim: EachStep) -> Callable[[Step, Mapping[str, Value]], boo
 
 
 def _liveness(subject: Subject, part: Part, claim: LeadsTo | FinitelyOften, piece: Slice, trail: Trail) -> Decided:
-    system, lemmas = piece.system, piece.lemmas
+    system = piece.system
     found: Proof | Gap
     refutation: Refutation | None
     if isinstance(claim, LeadsTo):
         found, refutation = _leads_to(claim, piece, trail)
     else:
-        found = prove_finitely_often(system, claim, lemmas)
+        found = prove_finitely_often(system, claim, piece.lemmas)
         refutation = None if isinstance(found, Proof) else refute_finitely_often(piece.unrolling, claim)
     if refutation:
         return _refuted(subject, part, system, refutation)
@@ -312,12 +328,14 @@ def _liveness(subject: Subject, part: Part, claim: LeadsTo | FinitelyOften, piec
 
 def _leads_to(claim: LeadsTo, piece: Slice, trail: Trail) -> tuple[Proof | Gap, Refutation | None]:
     """Cheap before dear: what was known elsewhere, plain ranks, a stuck region, wider templates, lassos."""
-    search = LeadsToSearch(piece.system, claim, piece.lemmas, trail.rank)
     found: Proof | Gap = Gap(7, "not tried", {})
-    if trail.runs:
-        refutation = refute_by_stuck_region(piece.unrolling, claim, piece.lemmas, trail.runs)
+    if trail.runs or _seems_stuck(claim, piece):
+        # Lemmas are dear, and a region that is closed without them is closed.
+        lemmas = () if piece.stays_natural else piece.lemmas
+        refutation = refute_by_stuck_region(piece.unrolling, claim, lemmas, trail.runs)
         if refutation:
             return found, refutation
+    search = LeadsToSearch(piece.system, claim, piece.lemmas, trail.rank)
     for tiers in ([slice(0, 0)] if trail.rank else []) + [slice(0, 1), slice(1, 2)]:
         found = search.attempt(tiers)
         if isinstance(found, Proof):
@@ -329,6 +347,21 @@ def _leads_to(claim: LeadsTo, piece: Slice, trail: Trail) -> tuple[Proof | Gap, 
     if isinstance(found, Proof):
         return found, None
     return found, refute_by_lasso(piece.unrolling, claim)
+
+
+def _seems_stuck(claim: LeadsTo, piece: Slice) -> bool:
+    """Whether some pending states of random runs settle without the goal. A guess at what to try first, no verdict."""
+    runner = Interpreter(piece.system.spec)
+    pending, goal = runner.holds(claim.pending), runner.holds(claim.goal)
+    waiting = (s for s in piece.samples.states if pending(s) and not goal(s))
+    for sample in islice(waiting, _GUESSES):
+        state = {name: sample[name] for name in piece.system.spec.init}
+        try:
+            runner.settle(state, lambda s: not goal(s), limit=60)
+        except RuntimeError:
+            continue
+        return True
+    return False
 
 
 def _refuted(subject: Subject, part: Part, system: System, refutation: Refutation) -> Decided:
