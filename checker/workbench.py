@@ -207,13 +207,13 @@ def decide_part(subject: Subject, part: Part, trail: Trail | None = None) -> Dec
 
 
 def _guarded(decided: Decided) -> Decided:
-    """A proof of a claim that speaks of no reachable state is none. That no event ever happens is a fair answer."""
+    """A proof of `pending ~> goal` whose pending is unreachable is none. That something never happens is an answer."""
     claim, proof, system = decided.part.claim, decided.proof, decided.system
-    if proof is None or system is None or isinstance(claim, FinitelyOften):
+    if proof is None or system is None or not isinstance(claim, LeadsTo):
         return decided
     if not vacuous(system, claim, proof.lemmas):
         return decided
-    note = "vacuous: no reachable state or step is one that the claim speaks of"
+    note = "vacuous: no reachable state is pending"
     return replace(decided, verdict=Verdict.UNKNOWN, method="vacuous", proof=None, note=note)
 
 
@@ -330,9 +330,7 @@ def _leads_to(claim: LeadsTo, piece: Slice, trail: Trail) -> tuple[Proof | Gap, 
     """Cheap before dear: what was known elsewhere, plain ranks, a stuck region, wider templates, lassos."""
     found: Proof | Gap = Gap(7, "not tried", {})
     if trail.runs or _seems_stuck(claim, piece):
-        # Lemmas are dear, and a region that is closed without them is closed.
-        lemmas = () if piece.stays_natural else piece.lemmas
-        refutation = refute_by_stuck_region(piece.unrolling, claim, lemmas, trail.runs)
+        refutation = refute_by_stuck_region(piece.unrolling, claim, piece.lemmas, trail.runs)
         if refutation:
             return found, refutation
     search = LeadsToSearch(piece.system, claim, piece.lemmas, trail.rank)
