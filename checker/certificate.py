@@ -60,7 +60,8 @@ def write_certificate(
     root: str, profile: Profile, configuration: Configuration, property_id: str, decided: Sequence[Decided]
 ) -> str:
     """Write the certificate of one proved property below `root`; returns its folder."""
-    name = "-".join([property_id, configuration.loop, configuration.mode, configuration.storage, *profile.applied])
+    place = [configuration.loop, configuration.mode, configuration.storage]
+    name = "-".join([property_id, *place, profile.name, *profile.applied, spec_digest(profile)])
     folder = Path(root) / name
     folder.mkdir(parents=True, exist_ok=True)
     entries: list[ClaimEntry] = []

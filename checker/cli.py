@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import traceback
@@ -14,7 +15,7 @@ import click
 from checker.reporter import TerminalReporter
 from checker.verdict import EXIT_INTERNAL, EXIT_UNKNOWN, EXIT_USAGE, Verdict, exit_code
 from spec.errors import QuiesceError, UnknownNameError
-from spec.profile import DEFAULT_PROFILE, Profile, bundled_profiles, load_profile
+from spec.profile import DEFAULT_PROFILE, Profile, bundled_path, bundled_profiles, load_profile
 
 _INSTALL_ENGINE = "make test (it sets up the pinned engine), or: pip install sglang==0.5.23"
 
@@ -50,15 +51,28 @@ def chosen_profile(profile: str | None, engine: str | None, remedies: Sequence[s
         if name is None:
             raise NoEngineError(f"no SGLang is installed in this environment; install it with: {_INSTALL_ENGINE}")
     else:
-        name = profile or _installed_or_default()
+        name = profile if profile is not None else (installed_profile() or DEFAULT_PROFILE)
     return load_profile(name).with_remedies(remedies)
 
 
-def _installed_or_default() -> str:
+def source_of(profile: Profile) -> str:
+    """Where the profile comes from: bundled with this package, or a file of the user's."""
+    return "bundled" if profile.name in bundled_profiles() and profile.path == bundled_path(profile.name) else "file"
+
+
+def writable(folder: str | None) -> str | None:
+    """The folder for certificates, made if it is not there. Raises CertificateMissingError before any proof is done."""
+    if folder is None:
+        return None
+    if not folder:
+        raise CertificateMissingError("--certificates needs the name of a folder")
     try:
-        return installed_profile() or DEFAULT_PROFILE
-    except NoEngineError:
-        return DEFAULT_PROFILE
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        (Path(folder) / ".probe").touch()
+        (Path(folder) / ".probe").unlink()
+    except OSError as error:
+        raise CertificateMissingError(f"certificates cannot be written to {folder!r}: {error}") from error
+    return folder
 
 
 class _Group(click.Group):
@@ -75,6 +89,15 @@ class _Group(click.Group):
             ctx.exit(EXIT_UNKNOWN)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
+        except BrokenPipeError:
+            # Who reads has seen enough; Python must not complain again while it shuts down.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(EXIT_UNKNOWN)
+        except ImportError as error:
+            click.echo(
+                f"checker: {error}; install what is missing with: pip install --force-reinstall quiesce", err=True
+            )
+            ctx.exit(EXIT_USAGE)
         except Exception:  # noqa: BLE001 - whatever it is, it is our mistake, and no verdict
             click.echo(traceback.format_exc(), err=True)
             click.echo("checker: an internal error, and no verdict; please report the lines above", err=True)
@@ -129,9 +152,10 @@ def verify(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by
     from checker.verify import verify as run  # noqa: PLC0415
 
     chosen = chosen_profile(profile, engine, remedies)
-    source = "bundled"
+    source = source_of(chosen)
+    folder = writable(certificates)
     extra = {"workers": workers} if workers else {}
-    request = Request(chosen, source, properties, loops, modes, seed, certificates=certificates, **extra)
+    request = Request(chosen, source, properties, loops, modes, seed, certificates=folder, **extra)
     reporter = TerminalReporter()
     report = run(request, reporter.progress)
     reporter.finish()
@@ -173,7 +197,7 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed b
 
     chosen = chosen_profile(profile, engine, remedies)
     reporter = TerminalReporter()
-    report = run(Request(chosen, "bundled", (property_id,), loops, modes, seed), reporter.progress)
+    report = run(Request(chosen, source_of(chosen), (property_id,), loops, modes, seed), reporter.progress)
     reporter.finish()
     answer = explanation(report)
     if as_json:
@@ -196,7 +220,7 @@ def certify(ctx: click.Context, folders: tuple[str, ...]) -> None:
             command = f"checker verify --certificates {folder}"
             raise CertificateMissingError(f"no certificate in {folder}; write some with: {command}")
         found += map(str, inside or [folder])
-    done = subprocess.run([sys.executable, "-m", "checker.certify", *found], check=False)  # noqa: S603 - our own module
+    done = subprocess.run([sys.executable, "-P", "-m", "checker.certify", *found], check=False)  # noqa: S603 - our own module
     ctx.exit(done.returncode if done.returncode in (0, EXIT_USAGE) else EXIT_INTERNAL)
 
 

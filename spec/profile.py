@@ -18,6 +18,10 @@ from spec.errors import ProfileError, UnknownNameError
 from spec.schema import build, line_of
 
 SCHEMA = 1
+# What spec.primitives and spec.protocol know how to build.
+_PRIMITIVES = ("reap", "retry", "schedule", "launch", "process", "record", "requeue", "abort_all", "drain")
+_LEDGERS = ("write_through", "load_back", "backup", "prefetch")
+_GATES = ("flush", "deferred_flush")
 DEFAULT_PROFILE = "sglang-0.5.23"
 
 
@@ -191,12 +195,13 @@ class Profile:
     def with_remedies(self, names: Iterable[str]) -> Profile:
         """This profile with the remedies' differences laid over it. `all` takes every one. Raises UnknownNameError."""
         wanted = list(dict.fromkeys(names))
+        for name in wanted:
+            if name not in (*self.remedies, "all"):
+                raise UnknownNameError("remedy", name, [*self.remedies, "all"])
         if "all" in wanted:
             wanted = list(self.remedies)
         raw: Mapping[str, Any] = self.raw
         for name in wanted:
-            if name not in self.remedies:
-                raise UnknownNameError("remedy", name, [*self.remedies, "all"])
             raw = overlay(raw, self.remedies[name].set)
         return replace(_from_raw(self.name, raw, self.path, ""), applied=tuple(wanted))
 
@@ -216,11 +221,15 @@ def bundled_profiles() -> list[str]:
     return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
 
+def bundled_path(name: str) -> str:
+    """Where the bundled profile of this name lies."""
+    return str(files("spec") / "profiles" / f"{name}.toml")
+
+
 def load_profile(name_or_path: str) -> Profile:
     """A bundled profile by name, or any by the path of its TOML file. Raises UnknownNameError or ProfileError."""
     if name_or_path in bundled_profiles():
-        path = str(files("spec") / "profiles" / f"{name_or_path}.toml")
-        return _load(name_or_path, path)
+        return _load(name_or_path, bundled_path(name_or_path))
     if name_or_path.endswith(".toml"):
         return _load(Path(name_or_path).stem, name_or_path)
     raise UnknownNameError("profile", name_or_path, [*bundled_profiles(), "PATH.toml"])
@@ -237,12 +246,12 @@ def overlay(base: Mapping[str, Any], difference: Mapping[str, Any]) -> dict[str,
 
 def _read(path: str) -> tuple[dict[str, Any], str]:
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ProfileError(path, "", f"cannot be read: {error}") from error
     try:
         return tomllib.loads(text), text
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ProfileError(path, "", f"not TOML: {error}") from error
 
 
@@ -253,19 +262,21 @@ def _load(name: str, path: str, seen: tuple[str, ...] = ()) -> Profile:
     if "base" not in data:
         return _from_raw(name, data, path, text)
     base = data["base"]
-    if extra := set(data) - {"schema", "base", "set", "configuration"}:
+    if extra := set(data) - {"schema", "base", "set"}:
         key = min(extra)
         raise ProfileError(path, key, "a profile with a base has only schema, base and set", line_of(text, (key,)))
     if base in seen or base not in bundled_profiles():
         valid = ", ".join(b for b in bundled_profiles() if b not in seen)
         raise ProfileError(path, "base", f"no such profile {base!r}; valid names: {valid}", line_of(text, ("base",)))
-    under = _load(base, str(files("spec") / "profiles" / f"{base}.toml"), (*seen, base))
+    if not isinstance(data.get("set", {}), dict):
+        raise ProfileError(path, "set", f"must be a table, is {data['set']!r}", line_of(text, ("set",)))
+    under = _load(base, bundled_path(base), (*seen, base))
     return _from_raw(name, overlay(under.raw, data.get("set", {})), path, text)
 
 
 def _from_raw(name: str, raw: Mapping[str, Any], path: str, text: str) -> Profile:
     data = {key: value for key, value in raw.items() if key != "schema"}
-    built: Profile = build(Profile, {"name": name, **data}, path, text)
+    built: Profile = build(Profile, {**data, "name": name}, path, text)
     profile = replace(built, raw=raw, path=path)
     _check_names(profile, text)
     return profile
@@ -278,11 +289,44 @@ def _check_names(profile: Profile, text: str) -> None:
         if value not in names:
             problem = f"unknown name {value!r}; valid names: {', '.join(names)}"
             raise ProfileError(profile.path, ".".join(keys), problem, line_of(text, keys))
+    _check_values(profile, text)
     for name, ledger in profile.ledgers.items():
         for word in (name, *ledger.stages):
             if not word.isidentifier():
                 problem = f"{word!r} names a variable: letters, digits and underscores only"
                 raise ProfileError(profile.path, f"ledgers.{name}", problem, line_of(text, ("ledgers", name)))
+
+
+def _check_values(profile: Profile, text: str) -> None:
+    """What must not be empty, negative, missing, or named like something of the model's own."""
+    matrix = profile.configuration
+
+    def fail(keys: tuple[str, ...], problem: str) -> None:
+        raise ProfileError(profile.path, ".".join(keys), problem, line_of(text, keys))
+
+    for key in ("loop", "mode", "storage"):
+        if not getattr(matrix, key):
+            fail(("configuration", key), "must name at least one")
+    if matrix.ranks != 1:
+        fail(("configuration", "ranks"), f"must be 1, is {matrix.ranks}: more ranks are not modelled")
+    for key in ("threshold_tokens", "retry_attempts"):
+        if getattr(profile.prefetch, key) < 0:
+            fail(("prefetch", key), f"must not be negative, is {getattr(profile.prefetch, key)}")
+    for kind, needed, given in (("ledgers", _LEDGERS, profile.ledgers), ("gates", _GATES, profile.gates)):
+        if odd := set(given) ^ set(needed):
+            fail((kind, min(odd)), f"must be exactly {', '.join(needed)}; they are {', '.join(given)}")
+    _check_stages(profile, text)
+
+
+def _check_stages(profile: Profile, text: str) -> None:
+    def fail(keys: tuple[str, ...], problem: str) -> None:
+        raise ProfileError(profile.path, ".".join(keys), problem, line_of(text, keys))
+
+    for name, ledger in profile.ledgers.items():
+        if not ledger.stages or len(set(ledger.stages)) < len(ledger.stages):
+            fail(("ledgers", name, "stages"), "must name at least one stage, each once")
+        if reserved := {"retired", "ahead", "retry", "budget", "orphan"} & set(ledger.stages):
+            fail(("ledgers", name, "stages"), f"{min(reserved)!r} is a name of the model's own")
 
 
 def _references(profile: Profile) -> Iterator[tuple[tuple[str, ...], str, Iterable[str]]]:
@@ -303,6 +347,11 @@ def _references(profile: Profile) -> Iterator[tuple[tuple[str, ...], str, Iterab
     yield from ((("configuration", "loop"), name, profile.loops) for name in profile.configuration.loop)
     yield from ((("configuration", "mode"), name, profile.pause) for name in profile.configuration.mode)
     yield from ((("configuration", "storage"), name, ["none", "file"]) for name in profile.configuration.storage)
+    # What is modelled, and nothing else: a verdict names its configuration.
+    yield ("configuration", "write_policy"), profile.configuration.write_policy, ["write_through"]
+    yield ("configuration", "host_mode"), profile.configuration.host_mode, ["cache"]
+    yield from ((("flush", "clears"), tier, ["device", "host"]) for tier in profile.flush.clears)
+    yield from ((("primitives",), name, _PRIMITIVES) for name in profile.primitives)
 
 
 def _move_references(

@@ -30,7 +30,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
     )
     assert report.verdict == "proved"
-    return root / f"{PROPERTY}-normal-retract-none-reap-while-paused"
+    (folder,) = root.glob(f"{PROPERTY}-normal-retract-none-sglang-0.5.23-reap-while-paused-*")
+    return folder
 
 
 @pytest.fixture

@@ -114,6 +114,29 @@ def test_a_broken_profile_names_line_and_key(tmp_path, change, key, line, says):
 
 
 @pytest.mark.parametrize(
+    ("difference", "says"),
+    [
+        ('[set.configuration]\nwrite_policy = "write_back"', "valid names: write_through"),
+        ('[set.configuration]\nhost_mode = "buffer_only"', "valid names: cache"),
+        ("[set.configuration]\nranks = 8", "must be 1, is 8"),
+        ("[set.configuration]\nstorage = []", "must name at least one"),
+        ("[set.prefetch]\nretry_attempts = -5", "must not be negative"),
+        ('[set.flush]\nclears = ["moon"]', "'moon'; valid names: device, host"),
+        ('[set.primitives]\nfoo = "x"', "'foo'; valid names: abort_all"),
+        ("[set.ledgers.write_through]\nstages = []\nmoves = []\nmetric = {}", "at least one stage"),
+        ('[set.ledgers.foo]\nsource = "x"\nreaper = "x"\nstages = ["a"]\nmetric = { a = "ready" }\nmoves = []',
+         "must be exactly write_through"),
+        ("set = 3", "must be a table"),
+    ],
+)  # fmt: skip
+def test_what_is_not_modelled_is_refused_and_not_proved(tmp_path, difference, says):
+    with pytest.raises(ProfileError) as caught:
+        load_profile(write(tmp_path, f'schema = 1\nbase = "sglang-0.5.23"\n\n{difference}\n'))
+    assert says in str(caught.value)
+    assert caught.value.line is not None
+
+
+@pytest.mark.parametrize(
     ("text", "says"),
     [
         ("schema = 2\n", "schema: must be 1, is 2"),
@@ -146,6 +169,7 @@ def test_binary_is_no_profile(tmp_path):
     [
         ("profile", lambda: load_profile("sglang-0.5.22")),
         ("remedy", lambda: load_profile("sglang-0.5.23").with_remedies(["reap"])),
+        ("remedy", lambda: load_profile("sglang-0.5.23").with_remedies(["all", "bogus"])),
         ("loop", lambda: load_profile("sglang-0.5.23").configurations(["norml"])),
         ("mode", lambda: load_profile("sglang-0.5.23").configurations([], ["retrct"])),
     ],
