@@ -18,7 +18,7 @@ from checker.digest import spec_digest
 from checker.proof.obligations import Obligation, Proof, obligations
 from checker.proof.system import System
 from spec.profile import Configuration, Profile
-from spec.terms import Term
+from spec.terms import Term, constants
 
 if TYPE_CHECKING:
     from checker.workbench import Decided
@@ -110,11 +110,11 @@ def _write_claim(folder: Path, number: int, system: System, proof: Proof, about:
 
 def smt_lib(found: Sequence[Obligation]) -> str:
     """One script in QF_LIA: each obligation between push and pop, each `check-sat` to be answered unsat."""
-    constants: dict[str, Term] = {}
+    read: dict[str, Term] = {}
     for obligation in found:
-        _collect(obligation.formula, constants)
+        read |= constants(obligation.formula)
     lines = ["(set-logic QF_LIA)"]
-    lines += [f"(declare-const {_quoted(n)} {c.sort().name()})" for n, c in sorted(constants.items())]
+    lines += [f"(declare-const {_quoted(n)} {c.sort().name()})" for n, c in sorted(read.items())]
     for obligation in found:
         lines += [f"; {obligation.number}: {obligation.about}", "(push 1)"]
         lines += [f"(assert {obligation.formula.sexpr()})", "(check-sat)", "(pop 1)"]
@@ -123,16 +123,3 @@ def smt_lib(found: Sequence[Obligation]) -> str:
 
 def _quoted(name: str) -> str:
     return name if all(c.isalnum() or c in "_.~" for c in name) else f"|{name}|"
-
-
-def _collect(term: Term, into: dict[str, Term]) -> None:
-    seen: set[int] = set()
-    stack = [term]
-    while stack:
-        node = stack.pop()
-        if node.get_id() in seen:
-            continue
-        seen.add(node.get_id())
-        if z3.is_const(node) and node.decl().kind() == z3.Z3_OP_UNINTERPRETED:
-            into[node.decl().name()] = node
-        stack.extend(node.children())

@@ -61,9 +61,9 @@ def minus(left: NatTerm, right: NatTerm) -> NatTerm:
     return z3.If(left > right, left - right, nat(0))
 
 
-def free_names(term: Term) -> frozenset[str]:
-    """The names of all constants that `term` reads."""
-    found: set[str] = set()
+def constants(term: Term) -> dict[str, Term]:
+    """The constants that `term` reads, by name."""
+    found: dict[str, Term] = {}
     seen: set[int] = set()
     stack = [term]
     while stack:
@@ -72,6 +72,11 @@ def free_names(term: Term) -> frozenset[str]:
             continue
         seen.add(node.get_id())
         if z3.is_const(node) and node.decl().kind() == z3.Z3_OP_UNINTERPRETED:
-            found.add(node.decl().name())
+            found[node.decl().name()] = node
         stack.extend(node.children())
-    return frozenset(found)
+    return found
+
+
+def free_names(term: Term) -> frozenset[str]:
+    """The names of all constants that `term` reads."""
+    return frozenset(constants(term))
