@@ -6,6 +6,7 @@ abort_all, drain. Each docstring names the engine's function.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -26,7 +27,7 @@ class Flow:
     """How many requests are in that batch."""
 
 
-class Primitives:
+class Primitives(ABC):
     """What `Protocol` does in its passes and handlers."""
 
     profile: Profile
@@ -38,9 +39,9 @@ class Primitives:
     variables: Mapping[str, Variable]
     mine: MarkedRequest | None
 
+    @abstractmethod
     def gate(self, s: Draft, name: str) -> BoolTerm:
-        """See Protocol."""
-        raise NotImplementedError  # pragma: no cover - Protocol has it
+        """Whether the gate of this name is open in `s`."""
 
     def primitive(self, name: str, s: Draft, flow: Flow) -> None:
         """Run one primitive by its name in the profile."""
