@@ -11,8 +11,8 @@ LENGTHS = (40, 90, 150)
 
 
 @on(loop="normal", storage="none", remedies="")
-def test_the_two_models_answer_differently(served: Engine, fresh_answer: list[int]) -> None:
-    assert served.ask(PROMPT, ASKED_TOKENS).output_ids != fresh_answer
+def test_the_two_models_answer_differently(engine: Engine, fresh_answer: list[int]) -> None:
+    assert engine.ask(PROMPT, ASKED_TOKENS).output_ids != fresh_answer
 
 
 @on(remedies="")
