@@ -84,7 +84,16 @@ SERIES: Mapping[str, Series] = {
     "updates_total": Series(
         "counter", ("kind", "result"), "Weight updates answered.", lambda _: product(UPDATE_KINDS, UPDATE_RESULTS)
     ),
+    "update_start_timestamp_seconds": Series(
+        "gauge", (), "When the weight update in progress began; 0 where none is.", lambda _: [()]
+    ),
     "weight_epoch": Series("gauge", (), "Weight loads so far, partial ones included.", lambda _: [()]),
+    "version_mismatch": Series(
+        "gauge",
+        (),
+        "1: this rank took the version of an update that it answered as failed; the tokenizer reports another.",
+        lambda _: [()],
+    ),
     "ledger_entries": Series("gauge", ("ledger", "stage"), "Entries in flight.", lambda v: product(v.ledgers, STAGES)),
     "ledger_oldest_timestamp_seconds": Series(
         "gauge",
@@ -101,7 +110,7 @@ SERIES: Mapping[str, Series] = {
         "histogram", (), "Time to check one pass (one pass in 64 is timed).", lambda _: [()]
     ),
 }
-"""By the name that the monitor uses; what a scheduler process cannot see (`version_mismatch`) is not here."""
+"""By the name that the monitor uses."""
 
 
 class PrometheusSink:

@@ -164,6 +164,18 @@ class Monitor:
         self.epoch += 1
         self.board.show("weight_epoch", value=self.epoch, urgent=True)
 
+    def update_begun(self) -> None:
+        """The engine handles a weight update; its thread does nothing else until it has."""
+        self.board.show("update_start_timestamp_seconds", value=self._clock(), urgent=True)
+
+    def update_ended(self) -> None:
+        """The update was answered, or its handler raised."""
+        self.board.show("update_start_timestamp_seconds", value=0, urgent=True)
+
+    def version_answered(self, *, agree: bool) -> None:
+        """A request that carries a weight version was answered: whether scheduler and tokenizer now have the same."""
+        self.board.show("version_mismatch", value=int(not agree), urgent=True)
+
     def update_answered(self, kind: str, result: str) -> None:
         """A weight update was answered: ok, failed, or unflushed (loaded, but its flush was refused)."""
         if result == "failed" and "flush" in self._lost:

@@ -20,7 +20,14 @@ from engine_hooks.observation import Rank
 from engine_hooks.settings import Mode, Settings
 from engine_hooks.sglang.probes import Probes
 from engine_hooks.sglang.probes_session import Session, Sources
-from engine_hooks.sglang.probes_state import EngineKind, StateReader, lookups_issued, loop_name, storage_kind
+from engine_hooks.sglang.probes_state import (
+    EngineKind,
+    StateReader,
+    lookups_issued,
+    loop_name,
+    storage_kind,
+    version_reader,
+)
 from engine_hooks.sglang.probes_targets import START, TARGETS, missing_targets
 from engine_hooks.sglang.remedies import Remedy, all_ranks_agree, bind_remedies
 from engine_hooks.status import StatusFile
@@ -130,6 +137,7 @@ class _Starter:
             lookups=_or_lost(monitor, "lookups", lambda: lookups_issued(scheduler)) or (lambda: 0),
             storage=lambda: storage_kind(scheduler, policy, host_mode),
             remedies=tuple(remedies.values()),
+            version=_or_lost(monitor, "version", version_reader),
         )
         session = Session(scheduler, monitor, sources)
         board.tick(force=True)

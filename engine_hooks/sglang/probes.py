@@ -134,13 +134,24 @@ class Probes:
         """AROUND `SchedulerWeightUpdaterManager.update_weights_from_ipc`."""
         return self._update(_Load("ipc", could_load=True), original, manager, *args, **kwargs)
 
+    def version_set(self, _result: object, _scheduler: Engine, *args: object, **kwargs: object) -> None:
+        """AFTER `Scheduler.handle_update_weight_version`, which the tokenizer's own change follows always."""
+        session = self._session
+        if session is not None:
+            session.guarded("version", lambda: session.version_answered(_request(args, kwargs).new_version, True))  # noqa: FBT003 - as the engine answers
+
     def _update(self, load: _Load, original: Call, manager: Engine, *args: object, **kwargs: object) -> object:
         session = self._session
         if session is None:
             return original(manager, *args, **kwargs)
         session.update_begins()
-        reply: Any = self._flushing_as("update", original, manager, *args, **kwargs)
+        try:
+            reply: Any = self._flushing_as("update", original, manager, *args, **kwargs)
+        finally:
+            session.guarded("update", session.monitor.update_ended)
         session.guarded("update", lambda: session.update_answered(load.kind, reply, load.could_load))
+        asked = getattr(_request(args, kwargs), "weight_version", None)
+        session.guarded("version", lambda: session.version_answered(asked, reply.success))
         return reply
 
     def _deferred(self, session: Session, original: Call, *args: object, **kwargs: object) -> object:

@@ -41,6 +41,8 @@ class Sources:
     storage: Callable[[], str]
     """The kind of storage tier now; it can be attached and detached."""
     remedies: tuple[Remedy, ...]
+    version: Callable[[], str] | None = None
+    """The weight version that this rank has now; None where it cannot be read."""
 
 
 class Session:
@@ -73,6 +75,8 @@ class Session:
         self._undisturbed = False
         self._decision = Observation()
         self._deferred = Observation()
+        self._version = sources.version
+        self._tokenizer_version = sources.version() if sources.version is not None else ""
         self._dead: set[str] = set() if sources.reader is not None else {"state"}
 
     def guarded(self, hook: str, function: Callable[..., Any], *args: object) -> None:
@@ -171,6 +175,19 @@ class Session:
         """Before one of the `SchedulerWeightUpdaterManager.update_weights_from_*`."""
         self.update_refused = False
         self._update_flushes = self._flushes
+        self.guarded("update", self.monitor.update_begun)
+
+    def version_answered(self, asked: str | None, success: bool) -> None:  # noqa: FBT001 - the engine's own signature
+        """After a request that may carry a weight version.
+
+        The tokenizer takes the version of an update only where it was answered with success
+        (`TokenizerControlMixin._update_weight_version_if_provided`); a scheduler stamps it before the flush is tried.
+        """
+        if self._version is None:
+            return
+        if success and asked is not None:
+            self._tokenizer_version = asked
+        self.monitor.version_answered(agree=self._version() == self._tokenizer_version)
 
     def update_answered(self, kind: str, reply: Engine, could_load: bool) -> None:  # noqa: FBT001 - the engine's own signature
         """After one of the `SchedulerWeightUpdaterManager.update_weights_from_*`.

@@ -115,6 +115,17 @@ def lookups_issued(scheduler: Engine) -> Callable[[], int]:
     return lambda: int(outcomes["issued"])
 
 
+def version_reader() -> Callable[[], str]:
+    """A function that says which weight version this process has (`Scheduler.record_weight_version_change`).
+
+    Raises ImportError or AttributeError where the engine keeps none.
+    """
+    from sglang.srt.runtime_context import get_serving  # noqa: PLC0415 - imported only where an engine runs
+
+    str(get_serving().weight_version)  # an AttributeError now, not at an update
+    return lambda: str(get_serving().weight_version)
+
+
 def _unmodelled_terms(scheduler: Engine, kind: EngineKind) -> tuple[tuple[str, Callable[[], bool]], ...]:
     """The terms of `Scheduler.is_fully_idle` that the profile leaves out; each says whether it closes the gate now."""
     grammar = scheduler.grammar_manager

@@ -40,6 +40,7 @@ TARGETS = (
     Target("update", f"{_WEIGHTS}.update_weights_from_distributed", "AROUND", "update_from_distributed"),
     Target("update", f"{_WEIGHTS}.update_weights_from_tensor", "AROUND", "update_from_tensor"),
     Target("update", f"{_WEIGHTS}.update_weights_from_ipc", "AROUND", "update_from_ipc"),
+    Target("version", f"{_SCHEDULER}.handle_update_weight_version", "AFTER", "version_set"),
 )
 
 
