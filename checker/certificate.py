@@ -7,7 +7,7 @@ Nothing of the prover is needed to check one: `checker certify` reads the manife
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,62 +15,35 @@ import msgspec
 import z3
 
 from checker.digest import spec_digest
+from checker.manifest import NAME, SCHEMA, ClaimEntry, Manifest
 from checker.proof.obligations import Obligation, Proof, obligations
 from checker.proof.system import System
+from spec.errors import QuiesceError
 from spec.profile import Configuration, Profile
 from spec.terms import Term, constants
 
 if TYPE_CHECKING:
     from checker.workbench import Decided
 
-SCHEMA = 1
 
-
-class ClaimEntry(msgspec.Struct, frozen=True):
-    """One claim of the property: its file, and what the file holds."""
-
-    file: str
-    sha256: str
-    about: str
-    method: str
-    obligations: Sequence[str]
-    """One line each, `number: what it says`, in the order of the file."""
-    lemmas: Sequence[str]
-    rank: Sequence[str]
-    helpful: Sequence[str]
-
-
-class Manifest(msgspec.Struct, frozen=True):
-    """What a certificate claims."""
-
-    schema: int
-    property: str
-    profile: str
-    spec_digest: str
-    remedies: Sequence[str]
-    loop: str
-    configuration: dict[str, str | int]
-    fairness: dict[str, str]
-    prover: str
-    seed: int
-    claims: Sequence[ClaimEntry]
+class CertificateWriteError(QuiesceError):
+    """A certificate that cannot be written. Remedy: make room, or give `--certificates` another folder."""
 
 
 def write_certificate(
     root: str, profile: Profile, configuration: Configuration, property_id: str, decided: Sequence[Decided]
 ) -> str:
-    """Write the certificate of one proved property below `root`; returns its folder."""
-    place = [configuration.loop, configuration.mode, configuration.storage]
-    name = "-".join([property_id, *place, profile.name, *profile.applied, spec_digest(profile)])
-    folder = Path(root) / name
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write the certificate of one proved property below `root`; returns its folder. Raises CertificateWriteError."""
+    texts: dict[str, str] = {}
     entries: list[ClaimEntry] = []
     fairness: dict[str, str] = {}
     seed = 0
     for number, found in enumerate(decided):
         if found.proof is None or found.system is None:
             continue
-        entries.append(_write_claim(folder, number, found.system, found.proof, found.part.about))
+        entry, text = _claim(number, found.system, found.proof, found.part.about)
+        texts[entry.file] = text
+        entries.append(entry)
         seed = found.system.limits.seed
         fairness |= {unit: actions[0].fairness.value for unit, actions in found.system.spec.fair_units.items()}
     manifest = Manifest(
@@ -86,18 +59,27 @@ def write_certificate(
         seed,
         entries,
     )
-    data = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
-    (folder / "manifest.json").write_bytes(data + b"\n")
+    folder = Path(root) / manifest.folder_name()
+    try:
+        _write(folder, manifest, texts)
+    except OSError as error:
+        raise CertificateWriteError(f"{folder}: the certificate cannot be written: {error}") from error
     return str(folder)
 
 
-def _write_claim(folder: Path, number: int, system: System, proof: Proof, about: str) -> ClaimEntry:
+def _write(folder: Path, manifest: Manifest, texts: Mapping[str, str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    # Last, so that a folder with a manifest is whole.
+    (folder / NAME).write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+
+
+def _claim(number: int, system: System, proof: Proof, about: str) -> tuple[ClaimEntry, str]:
     found = obligations(system, proof)
     text = smt_lib(found)
-    name = f"{number:03}.smt2"
-    (folder / name).write_text(text, encoding="utf-8")
-    return ClaimEntry(
-        name,
+    entry = ClaimEntry(
+        f"{number:03}.smt2",
         hashlib.sha256(text.encode()).hexdigest(),
         about,
         proof.method,
@@ -106,6 +88,7 @@ def _write_claim(folder: Path, number: int, system: System, proof: Proof, about:
         [c.name for c in proof.rank],
         [f"{h.unit} where {' '.join(str(h.where).split())}" for h in proof.helpful],
     )
+    return entry, text
 
 
 def smt_lib(found: Sequence[Obligation]) -> str:

@@ -9,35 +9,36 @@ import hashlib
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-import msgspec
+from checker.interrupts import answer_interrupts
+from checker.manifest import ManifestError, read_manifest
+from checker.streams import guard_streams, visible
 
 EXIT_MISMATCH = 4
 EXIT_USAGE = 2
 
 
 class CertificateError(Exception):
-    """A certificate that cannot be read, or that does not hold. The message says which file and which obligation."""
+    """A certificate that does not hold. The message says which file and which obligation."""
+
+
+class UnreadableError(Exception):
+    """A file that a manifest names and that cannot be read."""
 
 
 def check_folder(folder: Path) -> int:
-    """The number of obligations that cvc5 found unsatisfiable: all of them. Raises CertificateError."""
-    try:
-        manifest: dict[str, Any] = msgspec.json.decode((folder / "manifest.json").read_bytes())
-        claims = [(str(c["file"]), str(c["sha256"]), list(c["obligations"])) for c in manifest["claims"]]
-    except (OSError, msgspec.DecodeError, KeyError, TypeError) as error:
-        raise CertificateError(f"{folder}: not a certificate: {error!r}") from error
-    if not claims or any(not names for _, _, names in claims):
+    """The number of obligations that cvc5 found unsatisfiable: all of them. Raises what `main` catches."""
+    claims = read_manifest(folder).claims
+    if not claims or not all(claim.obligations for claim in claims):
         raise CertificateError(f"{folder}: a certificate without obligations proves nothing")
-    return sum(_check_claim(folder / name, digest, names) for name, digest, names in claims)
+    return sum(_check_claim(folder / claim.file, claim.sha256, claim.obligations) for claim in claims)
 
 
 def _check_claim(path: Path, digest: str, names: Sequence[str]) -> int:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise CertificateError(f"{path}: cannot be read: {error}") from error
+        raise UnreadableError(f"{path}: cannot be read: {error}") from error
     if hashlib.sha256(text.encode()).hexdigest() != digest:
         raise CertificateError(f"{path}: not the file that the manifest names (sha256 differs)")
     _check_form(path, text)
@@ -97,14 +98,16 @@ def main(arguments: Sequence[str]) -> int:
     for folder in arguments:
         try:
             count = check_folder(Path(folder))
-        except CertificateError as error:
+        except (CertificateError, ManifestError, UnreadableError) as error:
             sys.stderr.write(f"checker: {error}\n")
-            return EXIT_MISMATCH
+            return EXIT_MISMATCH if isinstance(error, CertificateError) else EXIT_USAGE
         total += count
-        sys.stdout.write(f"{Path(folder).name}: {count} obligations, all unsat\n")
+        sys.stdout.write(f"{visible(Path(folder).name)}: {count} obligations, all unsat\n")
     sys.stdout.write(f"{len(arguments)} certificates, {total} obligations re-checked by cvc5\n")
     return 0
 
 
 if __name__ == "__main__":
+    answer_interrupts()
+    guard_streams()
     sys.exit(main(sys.argv[1:]))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import signal
 import subprocess
 import sys
+import tempfile
 import traceback
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import click
 
+from checker.interrupts import interrupts_raised
 from checker.reporter import TerminalReporter
 from checker.verdict import EXIT_INTERNAL, EXIT_UNKNOWN, EXIT_USAGE, Verdict, exit_code
 from spec.errors import QuiesceError, UnknownNameError
@@ -68,8 +70,7 @@ def writable(folder: str | None) -> str | None:
         raise CertificateMissingError("--certificates needs the name of a folder")
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
-        (Path(folder) / ".probe").touch()
-        (Path(folder) / ".probe").unlink()
+        tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise CertificateMissingError(f"certificates cannot be written to {folder!r}: {error}") from error
     return folder
@@ -89,10 +90,6 @@ class _Group(click.Group):
             ctx.exit(EXIT_UNKNOWN)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
-        except BrokenPipeError:
-            # Who reads has seen enough; Python must not complain again while it shuts down.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            ctx.exit(EXIT_UNKNOWN)
         except ImportError as error:
             click.echo(
                 f"checker: {error}; install what is missing with: pip install --force-reinstall quiesce", err=True
@@ -150,17 +147,20 @@ def verify(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by
     from checker.show import lines  # noqa: PLC0415
     from checker.verify import Request  # noqa: PLC0415
     from checker.verify import verify as run  # noqa: PLC0415
+    from checker.withdraw import withdraw  # noqa: PLC0415
 
     chosen = chosen_profile(profile, engine, remedies)
     source = source_of(chosen)
     folder = writable(certificates)
     extra = {"workers": workers} if workers else {}
     request = Request(chosen, source, properties, loops, modes, seed, certificates=folder, **extra)
+    withdraw(request)
     reporter = TerminalReporter()
-    report = run(request, reporter.progress)
+    with interrupts_raised():
+        report = run(request, reporter.progress)
     reporter.finish()
     if as_json:
-        reporter.result(msgspec.json.encode(report).decode())
+        reporter.data(msgspec.json.encode(report).decode())
     else:
         for line in lines(report):
             reporter.result(line)
@@ -197,11 +197,15 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed b
 
     chosen = chosen_profile(profile, engine, remedies)
     reporter = TerminalReporter()
-    report = run(Request(chosen, source_of(chosen), (property_id,), loops, modes, seed), reporter.progress)
+    with interrupts_raised():
+        report = run(Request(chosen, source_of(chosen), (property_id,), loops, modes, seed), reporter.progress)
     reporter.finish()
+    if not report.complete:
+        # A story of some configurations only could pass for the story of all.
+        raise KeyboardInterrupt
     answer = explanation(report)
     if as_json:
-        reporter.result(msgspec.json.encode(answer).decode())
+        reporter.data(msgspec.json.encode(answer).decode())
     else:
         for line in told(answer):
             reporter.result(line)
@@ -220,8 +224,21 @@ def certify(ctx: click.Context, folders: tuple[str, ...]) -> None:
             command = f"checker verify --certificates {folder}"
             raise CertificateMissingError(f"no certificate in {folder}; write some with: {command}")
         found += map(str, inside or [folder])
-    done = subprocess.run([sys.executable, "-P", "-m", "checker.certify", *found], check=False)  # noqa: S603 - our own module
-    ctx.exit(done.returncode if done.returncode in (0, EXIT_USAGE) else EXIT_INTERNAL)
+    code = in_another_process("checker.certify", found)
+    ctx.exit(code if code in (0, EXIT_USAGE, EXIT_UNKNOWN) else EXIT_INTERNAL)
+
+
+def in_another_process(module: str, arguments: Sequence[str]) -> int:
+    """Run a module of ours in a fresh interpreter; returns its exit code."""
+    # It starts with Ctrl-C blocked, and keeps it so: this process alone answers, in one line, and ends the other.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    with subprocess.Popen([sys.executable, "-P", "-m", module, *arguments]) as child, interrupts_raised():  # noqa: S603
+        try:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+            return child.wait()
+        except KeyboardInterrupt:
+            child.kill()
+            raise
 
 
 class CertificateMissingError(QuiesceError):

@@ -6,6 +6,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Protocol
 
+from checker.streams import visible
+
 if TYPE_CHECKING:
     from checker.results import Result
 
@@ -14,7 +16,10 @@ class Reporter(Protocol):
     """What a command may say."""
 
     def result(self, text: str) -> None:
-        """A line of the result."""
+        """A line of the result, for people."""
+
+    def data(self, text: str) -> None:
+        """The result, for machines."""
 
     def note(self, text: str) -> None:
         """A line of prose for the person at the terminal."""
@@ -32,8 +37,12 @@ class TerminalReporter:
         self._colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
     def result(self, text: str) -> None:
-        """One line to stdout."""
-        sys.stdout.write(self._paint(text) + "\n")
+        """One line to stdout. Names in it may come from a profile's file."""
+        sys.stdout.write(self._paint(visible(text)) + "\n")
+
+    def data(self, text: str) -> None:
+        """To stdout as it is."""
+        sys.stdout.write(text + "\n")
 
     def note(self, text: str) -> None:
         """One line to stderr."""
@@ -44,8 +53,7 @@ class TerminalReporter:
         """A status line that overwrites itself."""
         if self._live:
             text = f"{done} results of {configurations} configurations; {result.property}: {result.verdict}"
-            sys.stderr.write(f"\r\x1b[K{text[:100]}")
-            sys.stderr.flush()
+            self._steer(f"\r\x1b[K{text[:100]}")
 
     def finish(self) -> None:
         """Remove the status line."""
@@ -53,7 +61,14 @@ class TerminalReporter:
 
     def _clear(self) -> None:
         if self._live:
-            sys.stderr.write("\r\x1b[K")
+            self._steer("\r\x1b[K")
+
+    @staticmethod
+    def _steer(text: str) -> None:
+        """Past the text layer of stderr, which shows control characters escaped (checker.streams)."""
+        sys.stderr.flush()
+        sys.stderr.buffer.write(text.encode())
+        sys.stderr.buffer.flush()
 
     def _paint(self, text: str) -> str:
         if not self._colour:

@@ -10,6 +10,11 @@ class QuiesceError(Exception):
     """Root of the tree: something that a person can put right. The command ends with exit code 2."""
 
 
+def _one_line(text: str) -> str:
+    """What came from a file may hold ends of lines, and bytes that steer a terminal."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 class UnknownNameError(QuiesceError):
     """A name that does not exist: a property, profile, remedy, loop or mode. Remedy: take one of the valid names."""
 
@@ -18,7 +23,8 @@ class UnknownNameError(QuiesceError):
         self.kind, self.value, self.valid = kind, value, sorted(valid)
         near = difflib.get_close_matches(value, self.valid, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        super().__init__(f"unknown {kind} {value!r}{hint}\n  valid names: {', '.join(self.valid) or '(none)'}")
+        names = _one_line(", ".join(self.valid)) or "(none)"
+        super().__init__(f"unknown {kind} {value!r}{hint}\n  valid names: {names}")
 
 
 class ProfileError(QuiesceError):
@@ -28,7 +34,7 @@ class ProfileError(QuiesceError):
         """`key` is the dotted path of the entry, `line` counts from 1."""
         self.path, self.key, self.problem, self.line = path, key, problem, line
         place = f"{path}:{line}" if line else path
-        super().__init__(f"{place}: {key}: {problem}" if key else f"{place}: {problem}")
+        super().__init__(_one_line(f"{place}: {key}: {problem}" if key else f"{place}: {problem}"))
 
 
 class SpecError(Exception):

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from checker.certificate import Manifest
 from checker.explain import Explanation
+from checker.manifest import Manifest
 from checker.results import Report
 
 FOLDER = Path(__file__).parent

@@ -19,7 +19,7 @@ FOUNDING = ("--property", "paused-flush-succeeds")
 
 
 def checker(*arguments, **more):
-    command = [sys.executable, "-c", "from checker.cli import main; main()", *arguments]
+    command = [sys.executable, "-m", "checker", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, cwd=ROOT, **more)
 
 
@@ -124,7 +124,7 @@ def test_results_go_to_stdout_and_nothing_to_stderr_without_a_terminal():
 
 
 def test_an_interrupt_ends_with_what_is_known():
-    command = [sys.executable, "-c", "from checker.cli import main; main()", "verify", "--profile", "sglang-0.5.23"]
+    command = [sys.executable, "-m", "checker", "verify", "--profile", "sglang-0.5.23"]
     process = subprocess.Popen(
         [*command, "--json", "--workers", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
     )
@@ -141,7 +141,7 @@ def test_an_interrupt_ends_with_what_is_known():
 
 def test_version_and_help_need_no_solver():
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-c", "from checker.cli import main; main()", "--help"],
+        [sys.executable, "-X", "importtime", "-m", "checker", "--help"],
         capture_output=True,
         text=True,
         check=False,

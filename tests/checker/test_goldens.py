@@ -35,7 +35,7 @@ COMMANDS = {
 def test_golden(name):
     arguments = COMMANDS[name]
     done = subprocess.run(
-        [sys.executable, "-c", "from checker.cli import main; main(prog_name='checker')", *arguments],
+        [sys.executable, "-m", "checker", *arguments],
         capture_output=True,
         text=True,
         check=False,

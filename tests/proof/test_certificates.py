@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from checker.certify import CertificateError, check_folder
 from checker.verify import Request, verify
 from spec.profile import load_profile
 
@@ -139,22 +138,62 @@ def test_script_that_says_reset(folder: Path) -> None:
 def test_missing_script(folder: Path) -> None:
     (folder / "001.smt2").unlink()
     code, _, err = certify(folder)
-    assert code == 4
+    assert code == 2
     assert err.startswith(f"checker: {folder / '001.smt2'}: cannot be read: ")
 
 
 def test_missing_manifest(folder: Path) -> None:
     (folder / "manifest.json").unlink()
     code, _, err = certify(folder)
-    assert code == 4
-    assert err.startswith(f"checker: {folder}: not a certificate: FileNotFoundError")
+    assert code == 2
+    assert err.startswith(f"checker: {folder}: not a certificate: [Errno 2] No such file or directory")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"claims": [{"file": "000.smt2"}]}', '{"claims": 7}'])
-def test_broken_manifest(folder: Path, text: str) -> None:
-    (folder / "manifest.json").write_text(text, encoding="utf-8")
-    with pytest.raises(CertificateError, match="not a certificate"):
-        check_folder(folder)
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"", "Input data was truncated"),
+        (b"{", "Input data was truncated"),
+        (b"\xff", "JSON is malformed: invalid character (byte 0)"),
+        (b"[]", "Expected `object`, got `array`"),
+        (b"{}", "Object missing required field `schema`"),
+        (b"[" * 100_000, "Expected `object`, got `array`"),
+        (b'{"claims": ' + b"[" * 100_000, "Expected `object`, got `array` - at `$.claims[0]`"),
+        (b'{"x": ' + b"[" * 100_000, "maximum recursion depth exceeded"),
+    ],
+)
+def test_broken_manifest(folder: Path, text: bytes, says: str) -> None:
+    (folder / "manifest.json").write_bytes(text)
+    code, out, err = certify(folder)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"checker: {folder}: not a certificate: {says}")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("schema", 2, "schema must be 1, is 2"),
+        ("claims", 7, "Expected `array`, got `int` - at `$.claims`"),
+        ("claims", [7], "Expected `object`, got `int` - at `$.claims[0]`"),
+        ("claims", [{"file": "000.smt2"}], "Object missing required field `sha256` - at `$.claims[0]`"),
+    ],
+)
+def test_manifest_with_another_shape(folder: Path, key: str, value: object, says: str) -> None:
+    rewrite(folder, manifest(folder) | {key: value})
+    code, _, err = certify(folder)
+    assert (code, err) == (2, f"checker: {folder}: not a certificate: {says}\n")
+
+
+@pytest.mark.parametrize("name", ["../certificate/000.smt2", "/000.smt2", "a/000.smt2", "..", ".", "", "000\0.smt2"])
+def test_manifest_that_names_a_file_elsewhere(folder: Path, name: str) -> None:
+    # The first names the very file that the manifest is about: only the way to it is refused.
+    data = manifest(folder)
+    data["claims"][0]["file"] = name
+    rewrite(folder, data)
+    code, _, err = certify(folder)
+    problem = f"claims[0].file must be the name of a file in the folder, is {name!r}"
+    assert (code, err) == (2, f"checker: {folder}: not a certificate: {problem}\n")
 
 
 def test_manifest_with_fewer_obligations(folder: Path) -> None:
@@ -185,7 +224,7 @@ def test_manifest_with_an_empty_claim(folder: Path) -> None:
 def test_one_bad_certificate_among_good_ones(written: Path, folder: Path) -> None:
     (folder / "001.smt2").unlink()
     code, out, err = certify(written, folder)
-    assert code == 4
+    assert code == 2
     assert out.startswith(f"{written.name}: 139 obligations, all unsat\n")
     assert "re-checked" not in out
     assert "001.smt2: cannot be read" in err

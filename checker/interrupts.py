@@ -1,0 +1,48 @@
+"""Ctrl-C: one line and the exit code of what is not known, at any time, the imports included."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+from checker.verdict import EXIT_UNKNOWN
+
+_owner = 0
+"""The process that answers. A worker that was just forked has the same handler, and is ended by its parent."""
+
+
+def answer_interrupts() -> None:
+    """From here on Ctrl-C ends this process at once, unless whoever started it had interrupts ignored."""
+    global _owner  # noqa: PLW0603 - handlers are of the process, and so is this
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        _owner = os.getpid()
+        signal.signal(signal.SIGINT, _end)
+
+
+@contextmanager
+def interrupts_raised() -> Iterator[None]:
+    """Ctrl-C raises KeyboardInterrupt here: there are results to keep, or other processes to end."""
+    if signal.getsignal(signal.SIGINT) is not _end:
+        yield
+        return
+    signal.signal(signal.SIGINT, _raise)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, _end)
+
+
+def _end(_number: int, _frame: FrameType | None) -> None:
+    if os.getpid() == _owner:
+        # Not through an exception: wherever it was raised, something could catch it, or print where it came from.
+        with suppress(OSError):
+            os.write(2, b"checker: interrupted\n")
+        os._exit(EXIT_UNKNOWN)
+
+
+def _raise(_number: int, _frame: FrameType | None) -> None:
+    if os.getpid() == _owner:
+        raise KeyboardInterrupt
