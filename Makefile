@@ -15,9 +15,11 @@ lint: $(VENV)/.engine
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+	$(VENV)/bin/checker rules --check
 
 generate: $(VENV)/.engine ## rewrite what is generated and committed
 	$(PY) -m checker.compile
+	$(VENV)/bin/checker rules
 
 bench: $(VENV)/.engine
 	$(PY) bench/run.py

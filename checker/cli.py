@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 
+from checker.alerts.command import rules
 from checker.interrupts import interrupts_raised
 from checker.reporter import TerminalReporter
 from checker.verdict import EXIT_INTERNAL, EXIT_UNKNOWN, EXIT_USAGE, Verdict, exit_code
@@ -114,6 +115,9 @@ _seed = click.option("--seed", type=click.IntRange(min=0), default=0, show_defau
 @click.version_option(package_name="quiesce", prog_name="checker")
 def main() -> None:
     """Proves the pause, update, flush, continue protocol of an inference engine, or shows a counterexample."""
+
+
+main.add_command(rules)
 
 
 @main.command()

@@ -31,6 +31,9 @@ engine)
   command -v g++ >/dev/null || need+=(g++)
   command -v ninja >/dev/null || need+=(ninja-build)
   [ -e /usr/include/openssl/sha.h ] || need+=(libssl-dev)
+  # The alert rules are tested with the real programs; the tests start and stop their own.
+  command -v promtool >/dev/null || need+=(prometheus)
+  command -v prometheus-alertmanager >/dev/null || need+=(prometheus-alertmanager)
   python3 - <<'P' || need+=(python3-dev)
 import os, sys, sysconfig
 sys.exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")))
@@ -42,7 +45,7 @@ P
   [ ${#need[@]} = 0 ] || fetch_debian "${need[@]}"
   # 2.13.0 is the newest with a CPU build here; elsewhere its CUDA build, or SGLang's own pin, serves as well.
   pip show -q torch 2>/dev/null || pip install -q torch==2.13.0 || pip install -q torch==2.14.1
-  pip install -q -e ".[engine,certify]"
+  pip install -q -e ".[engine,certify,alerts]"
   pip install -q --no-deps sglang==0.5.23
   # The pip of Debian 12 does not know --group.
   "$venv/bin/python" tools/groups.py | xargs "$venv/bin/python" -m pip install -q

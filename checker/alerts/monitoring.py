@@ -1,0 +1,108 @@
+"""The alerts on the monitor itself: what is not watched, and what watching costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from checker.alerts.conditions import CHECK
+from checker.alerts.model import ENGINE, WITHOUT_RANKS, Alert, Case, Settings, series
+
+ENGINE_SERIES = "sglang:max_total_num_tokens"
+"""A series that each SGLang with `--enable-metrics` exports from its start."""
+_GROUP = "quiesce.monitor"
+
+
+def monitoring(settings: Settings) -> Iterator[Alert]:
+    """These alerts."""
+    yield _absent(settings)
+    yield _hook(settings)
+    yield _spec(settings)
+    yield _budget(settings)
+
+
+def _absent(settings: Settings) -> Alert:
+    engine = f'{ENGINE_SERIES}{{job="{ENGINE["job"]}", instance="{ENGINE["instance"]}", tp_rank="0"}}'
+    return Alert(
+        name="QuiesceMonitorAbsent",
+        severity="warning",
+        group=_GROUP,
+        wait=settings.unwatched,
+        expr=f"max by (job, instance) ({ENGINE_SERIES}) unless on (job, instance) quiesce_info",
+        summary="{{ $labels.instance }}: runs without Quiesce.",
+        description="Prometheus scrapes the engine and finds none of our series: nothing of the protocol is watched"
+        " there, and no other alert of ours can fire.",
+        cases=(
+            Case("an engine without our series for 6 min", {engine: "4096x20"}, at="6m", fires={}),
+            Case("an engine that has just started", {engine: "_x15 4096x10"}),
+            Case("an engine with our series", {engine: "4096x20", _info(0, "a"): "1x20"}),
+            Case("no engine", {}),
+        ),
+    )
+
+
+def _hook(settings: Settings) -> Alert:
+    mine, second = (series("hook_applied", rank, hook="flush") for rank in (0, 1))
+    other = series("hook_applied", hook="pause")
+    return Alert(
+        name="QuiesceHookNotApplied",
+        severity="warning",
+        group=_GROUP,
+        wait=settings.unwatched,
+        expr=f"min {WITHOUT_RANKS} (quiesce_hook_applied) == 0",
+        summary="{{ $labels.instance }}: hook {{ $labels.hook }} does not work.",
+        description="What depends on hook {{ $labels.hook }} is not checked on some rank: silence of the alerts on it"
+        " means nothing.",
+        cases=(
+            Case("lost for 6 min", {mine: "1x7 0x13", other: "1x20"}, fires={"hook": "flush"}),
+            Case("lost on one rank", {mine: "1x20", second: "0x20"}, fires={"hook": "flush"}),
+            Case("lost for 4 min", {mine: "1x12 0x8"}),
+            Case("applied", {mine: "1x20", other: "1x20"}),
+        ),
+    )
+
+
+def _spec(settings: Settings) -> Alert:
+    each = f"count {WITHOUT_RANKS} (quiesce_info)"
+    return Alert(
+        name="QuiesceSpecDiffersAcrossRanks",
+        severity="warning",
+        group=_GROUP,
+        wait=settings.unwatched,
+        expr=f"count without (spec_digest, version, engine, engine_version) ({each}) > 1",
+        summary="{{ $labels.instance }}: its ranks run different versions of Quiesce or of its spec.",
+        description="The ranks differ in spec digest or version. Remedies are then off on all of them.",
+        cases=(
+            Case("two digests", {_info(0, "a"): "1x20", _info(1, "b"): "1x20"}, at="6m", fires={}),
+            Case("two versions", {_info(0, "a"): "1x20", _info(1, "a", "0.2.0"): "1x20"}, at="6m", fires={}),
+            Case("two ranks alike", {_info(0, "a"): "1x20", _info(1, "a"): "1x20"}),
+            Case("a roll-out, seen for 1 min", {_info(0, "a"): "1x20", _info(1, "b"): "1x20"}, at="1m"),
+        ),
+    )
+
+
+def _budget(settings: Settings) -> Alert:
+    return Alert(
+        name="QuiesceChecksOverBudget",
+        severity="warning",
+        group=_GROUP,
+        wait="10m",
+        expr=f"{CHECK} > {settings.check_seconds:g}",
+        summary="{{ $labels.instance }}: the checks cost more than their budget.",
+        description=f"Of the checks of a pass, 1 % took longer than {settings.check_seconds * 1000:g} ms.",
+        cases=(
+            Case("each check takes 1 to 10 ms", _timed(0, 0, 60), at="30m", fires={}),
+            Case("each check takes less than 10 µs", _timed(60, 60, 60), at="30m"),
+            Case("a pause without checks", _timed(0, 0, 0), at="30m"),
+            Case("slow for 6 min", _timed(0, 0, 60, late="_x30 "), at="22m"),
+        ),
+    )
+
+
+def _info(rank: int, digest: str, version: str = "0.1.0") -> str:
+    return series("info", rank, spec_digest=digest, version=version, engine="sglang", engine_version="0.5.23")
+
+
+def _timed(small: int, medium: int, every: int, late: str = "") -> Mapping[str, str]:
+    """Buckets that grow by so many a sample: up to 10 µs, up to 0.5 and 1 ms, up to 10 ms."""
+    steps = {"1e-05": small, "0.0005": medium, "0.001": medium, "0.01": every, "+Inf": every}
+    return {series("check_duration_seconds_bucket", le=le): f"{late}0+{step}x65" for le, step in steps.items()}
