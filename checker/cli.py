@@ -8,17 +8,22 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from checker.alerts.command import rules
-from checker.interrupts import interrupts_raised
+from checker.interrupts import end_at_interrupts, raise_interrupts
 from checker.reporter import TerminalReporter
 from checker.verdict import EXIT_INTERNAL, EXIT_UNKNOWN, EXIT_USAGE, Verdict, exit_code
 from spec.errors import QuiesceError, UnknownNameError
 from spec.profile import DEFAULT_PROFILE, Profile, bundled_path, bundled_profiles, load_profile
+
+if TYPE_CHECKING:
+    from checker.results import Result
 
 _INSTALL_ENGINE = "make test (it sets up the pinned engine), or: pip install sglang==0.5.23"
 
@@ -75,6 +80,12 @@ def writable(folder: str | None) -> str | None:
     except OSError as error:
         raise CertificateMissingError(f"certificates cannot be written to {folder!r}: {error}") from error
     return folder
+
+
+def kept(reporter: TerminalReporter, done: int, configurations: int, result: Result) -> None:
+    """One more result. From the first one on an interrupt has something to keep; until then it ends the command."""
+    raise_interrupts()
+    reporter.progress(done, configurations, result)
 
 
 class _Group(click.Group):
@@ -160,8 +171,8 @@ def verify(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by
     request = Request(chosen, source, properties, loops, modes, seed, certificates=folder, **extra)
     withdraw(request)
     reporter = TerminalReporter()
-    with interrupts_raised():
-        report = run(request, reporter.progress)
+    report = run(request, partial(kept, reporter))
+    end_at_interrupts()
     reporter.finish()
     if as_json:
         reporter.data(msgspec.json.encode(report).decode())
@@ -201,12 +212,8 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed b
 
     chosen = chosen_profile(profile, engine, remedies)
     reporter = TerminalReporter()
-    with interrupts_raised():
-        report = run(Request(chosen, source_of(chosen), (property_id,), loops, modes, seed), reporter.progress)
+    report = run(Request(chosen, source_of(chosen), (property_id,), loops, modes, seed), reporter.progress)
     reporter.finish()
-    if not report.complete:
-        # A story of some configurations only could pass for the story of all.
-        raise KeyboardInterrupt
     answer = explanation(report)
     if as_json:
         reporter.data(msgspec.json.encode(answer).decode())
@@ -236,13 +243,17 @@ def in_another_process(module: str, arguments: Sequence[str]) -> int:
     """Run a module of ours in a fresh interpreter; returns its exit code."""
     # It starts with Ctrl-C blocked, and keeps it so: this process alone answers, in one line, and ends the other.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    with subprocess.Popen([sys.executable, "-P", "-m", module, *arguments]) as child, interrupts_raised():  # noqa: S603
+    raise_interrupts()
+    with subprocess.Popen([sys.executable, "-P", "-m", module, *arguments]) as child:  # noqa: S603 - a module of ours
         try:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             return child.wait()
         except KeyboardInterrupt:
             child.kill()
+            child.wait()
             raise
+        finally:
+            end_at_interrupts()
 
 
 class CertificateMissingError(QuiesceError):

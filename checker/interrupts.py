@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from types import FrameType
 
 from checker.verdict import EXIT_UNKNOWN
 
 _owner = 0
-"""The process that answers. A worker that was just forked has the same handler, and is ended by its parent."""
+"""The process that answers. A worker that was just forked has the same handler, and ends with its parent."""
 
 
 def answer_interrupts() -> None:
@@ -22,16 +21,15 @@ def answer_interrupts() -> None:
         signal.signal(signal.SIGINT, _end)
 
 
-@contextmanager
-def interrupts_raised() -> Iterator[None]:
-    """Ctrl-C raises KeyboardInterrupt here: there are results to keep, or other processes to end."""
-    if signal.getsignal(signal.SIGINT) is not _end:
-        yield
-        return
-    signal.signal(signal.SIGINT, _raise)
-    try:
-        yield
-    finally:
+def raise_interrupts() -> None:
+    """From here on Ctrl-C raises KeyboardInterrupt: there are results to keep, or another process to end."""
+    if signal.getsignal(signal.SIGINT) is _end:
+        signal.signal(signal.SIGINT, _raise)
+
+
+def end_at_interrupts() -> None:
+    """As before `raise_interrupts`."""
+    if signal.getsignal(signal.SIGINT) is _raise:
         signal.signal(signal.SIGINT, _end)
 
 

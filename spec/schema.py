@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,9 @@ from typing import Any
 
 from spec.errors import ProfileError
 
+# A bare or quoted key of TOML, or several with dots between.
+_PART = r"""(?:[\w-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
+_KEY = rf"{_PART}(?:\s*\.\s*{_PART})*"
 _NOT_DATA = {"raw", "path", "applied"}
 
 
@@ -60,18 +64,34 @@ def _value(kind: Any, data: object, path: str, text: str, keys: tuple[str, ...])
 
 def line_of(text: str, keys: Sequence[str]) -> int | None:
     """The line (from 1) on which the entry `keys` stands, or its table, or None where the file has neither."""
+    return place_of(text, keys)[1]
+
+
+def place_of(text: str, keys: Sequence[str]) -> tuple[int, int | None]:
+    """How much of `keys` (the first so many) stands somewhere in the file, and on which line."""
     table: tuple[str, ...] = ()
-    best: tuple[int, int] | None = None
+    best: tuple[int, int | None] = (0, None)
     for number, line in enumerate(text.splitlines(), 1):
-        header = re.match(r"\s*\[+([^\]]+)\]", line)
-        if header and "=" not in line.split("#")[0].split("]")[0]:
-            table = tuple(part.strip() for part in header[1].split("."))
-            here = table
-        elif assignment := re.match(r"\s*([\w-]+)\s*=", line):
-            here = (*table, assignment[1])
+        if header := re.match(rf"\s*\[+\s*({_KEY})\s*\]", line):
+            here = table = _parts(header[1])
+        elif assignment := re.match(rf"\s*({_KEY})\s*=", line):
+            here = (*table, *_parts(assignment[1]))
         else:
             continue
         for entry in (here, here[1:] if here[:1] == ("set",) else here):
-            if entry and entry == tuple(keys[: len(entry)]) and (best is None or len(entry) > best[0]):
+            if entry == tuple(keys[: len(entry)]) and len(entry) > best[0]:
                 best = (len(entry), number)
-    return best[1] if best else None
+    return best
+
+
+def _parts(key: str) -> tuple[str, ...]:
+    """A key of TOML, dotted and quoted as it may be, in its parts."""
+    parts: list[str] = []
+    try:
+        found: Any = tomllib.loads(f"{key} = 0")
+    except ValueError:
+        return ()  # it looks like a key in the middle of a text of several lines
+    while isinstance(found, dict):
+        ((part, found),) = found.items()
+        parts.append(part)
+    return tuple(parts)
