@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from spec.errors import ProfileError, UnknownNameError
-from spec.schema import build, line_of
+from spec.schema import build, line_of, place_of
 
 SCHEMA = 1
 # What spec.primitives and spec.protocol know how to build.
@@ -193,17 +193,20 @@ class Profile:
         ]
 
     def with_remedies(self, names: Iterable[str]) -> Profile:
-        """This profile with the remedies' differences laid over it. `all` takes every one. Raises UnknownNameError."""
+        """This profile with the remedies' differences laid over it. `all` takes every one. Raises QuiesceError."""
         wanted = list(dict.fromkeys(names))
         for name in wanted:
             if name not in (*self.remedies, "all"):
                 raise UnknownNameError("remedy", name, [*self.remedies, "all"])
         if "all" in wanted:
             wanted = list(self.remedies)
-        raw: Mapping[str, Any] = self.raw
+        profile = self
         for name in wanted:
-            raw = overlay(raw, self.remedies[name].set)
-        return replace(_from_raw(self.name, raw, self.path, ""), applied=tuple(wanted))
+            try:
+                profile = _from_raw(self.name, overlay(profile.raw, self.remedies[name].set), self.path, "")
+            except ProfileError as error:
+                raise _in_remedy(self.path, name, error) from error
+        return replace(profile, applied=tuple(wanted))
 
 
 @dataclass(frozen=True)
@@ -274,6 +277,19 @@ def _load(name: str, path: str, seen: tuple[str, ...] = ()) -> Profile:
     return _from_raw(name, overlay(under.raw, data.get("set", {})), path, text)
 
 
+def _in_remedy(path: str, name: str, error: ProfileError) -> ProfileError:
+    """The error of a profile with a remedy laid over it, where it was written: in its file, or in one of its bases."""
+    keys = ("remedies", name, "set", *error.key.split("."))
+    places = []
+    base: str | None = path
+    while base is not None:
+        data, text = _read(base)
+        places.append((*place_of(text, keys), base))
+        base = bundled_path(data["base"]) if "base" in data else None
+    _, line, written = max(places, key=lambda place: place[0])
+    return ProfileError(written, ".".join(keys), error.problem, line)
+
+
 def _from_raw(name: str, raw: Mapping[str, Any], path: str, text: str) -> Profile:
     data = {key: value for key, value in raw.items() if key != "schema"}
     built: Profile = build(Profile, {**data, "name": name}, path, text)
@@ -305,8 +321,11 @@ def _check_values(profile: Profile, text: str) -> None:
         raise ProfileError(profile.path, ".".join(keys), problem, line_of(text, keys))
 
     for key in ("loop", "mode", "storage"):
-        if not getattr(matrix, key):
+        values = getattr(matrix, key)
+        if not values:
             fail(("configuration", key), "must name at least one")
+        if twice := [value for value in dict.fromkeys(values) if values.count(value) > 1]:
+            fail(("configuration", key), f"must name each once, names {', '.join(map(repr, twice))} more than once")
     if matrix.ranks != 1:
         fail(("configuration", "ranks"), f"must be 1, is {matrix.ranks}: more ranks are not modelled")
     for key in ("threshold_tokens", "retry_attempts"):

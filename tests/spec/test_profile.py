@@ -137,6 +137,65 @@ def test_what_is_not_modelled_is_refused_and_not_proved(tmp_path, difference, sa
 
 
 @pytest.mark.parametrize(
+    ("difference", "key", "line", "problem"),
+    [
+        ('[M.set.loops.normal]\nsource = "x"\npaused = ["reep"]', "loops.normal.paused", "paused =", "unknown name 'reep'"),
+        ('[M]\nset.loops.normal.paused = ["reep"]', "loops.normal.paused", "set.loops", "unknown name 'reep'; valid"),
+        ("[M]\nset = { loops = { normal = { paused = 1 } } }", "loops.normal.paused", "set =", "must be a list, is 1"),
+        ("[M.set.gates.flush]\nwaiting = 7", "gates.flush.waiting", "waiting =", "must be str, is 7"),
+        ("[M.set.loopz]\nx = 1", "loopz", "[set.remedies.mine.set.loopz]", "unknown key; valid names: "),
+        ('[M.set.loops."a b"]\npaused = []', "loops.a b.source", '[set.remedies.mine.set.loops."a b"]', "missing"),
+        ('[M.set.configuration]\nmode = ["abort", "abort"]', "configuration.mode", "mode =", "must name each once"),
+    ],
+)  # fmt: skip
+def test_an_error_in_a_remedy_names_file_line_and_key(tmp_path, difference, key, line, problem):
+    text = 'schema = 1\nbase = "sglang-0.5.23"\n[set.loops.normal]\npaused = []\n[M]\nsummary = "x"\nhook = "x"\n'
+    text = (text + difference.removeprefix("[M]\n")).replace("[M", "[set.remedies.mine")
+    path = write(tmp_path, text)
+    profile = load_profile(path)
+    assert profile.with_remedies(["reap-while-paused"]).loops["normal"].paused == ("reap", "record")
+    with pytest.raises(ProfileError) as caught:
+        profile.with_remedies(["reap-while-paused", "mine"])
+    error = caught.value
+    assert (error.path, error.key) == (path, f"remedies.mine.set.{key}")
+    assert error.line is not None
+    assert Path(path).read_text(encoding="utf-8").splitlines()[error.line - 1].startswith(line)
+    assert error.problem.startswith(problem)
+    assert str(error).startswith(f"{path}:{error.line}: remedies.mine.set.{key}: {problem}")
+
+
+def test_an_error_in_a_remedy_of_the_base_names_the_base_s_file(tmp_path, monkeypatch):
+    base = tmp_path / "base.toml"
+    base.write_text(BASE.replace('paused = ["reap", "record"]', 'paused = ["reep"]', 1), encoding="utf-8")
+    monkeypatch.setattr("spec.profile.bundled_profiles", lambda: ["base"])
+    monkeypatch.setattr("spec.profile.bundled_path", lambda name: str(tmp_path / f"{name}.toml"))
+    path = write(tmp_path, 'schema = 1\nbase = "base"\n[set.remedies.reap-while-paused]\nsummary = "x"\n')
+    with pytest.raises(ProfileError) as caught:
+        load_profile(path).with_remedies(["all"])
+    line = base.read_text(encoding="utf-8").splitlines().index('paused = ["reep"]') + 1
+    key = "remedies.reap-while-paused.set.loops.normal.paused"
+    assert str(caught.value).startswith(f"{base}:{line}: {key}: unknown name 'reep'; valid names: ")
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "twice"),
+    [
+        ("loop", ["normal", "overlap", "normal"], "'normal'"),
+        ("mode", ["abort", "abort", "retract", "in_place", "in_place"], "'abort', 'in_place'"),
+        ("storage", ["none", "none"], "'none'"),
+    ],
+)
+def test_a_value_given_twice_in_a_list_of_the_configuration(tmp_path, key, values, twice):
+    text = f'schema = 1\nbase = "sglang-0.5.23"\n\n[set.configuration]\n{key} = '
+    path = write(tmp_path, f"{text}{values}\n")
+    with pytest.raises(ProfileError) as caught:
+        load_profile(path)
+    assert str(caught.value) == f"{path}:5: configuration.{key}: must name each once, names {twice} more than once"
+    once = list(dict.fromkeys(values))
+    assert getattr(load_profile(write(tmp_path, f"{text}{once}\n")).configuration, key) == tuple(once)
+
+
+@pytest.mark.parametrize(
     ("text", "says"),
     [
         ("schema = 2\n", "schema: must be 1, is 2"),
