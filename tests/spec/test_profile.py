@@ -139,7 +139,7 @@ def test_what_is_not_modelled_is_refused_and_not_proved(tmp_path, difference, sa
 @pytest.mark.parametrize(
     ("difference", "key", "line", "problem"),
     [
-        ('[M.set.loops.normal]\nsource = "x"\npaused = ["reep"]', "loops.normal.paused", "paused =", "unknown name 'reep'"),
+        ('[M.set.loops.normal]\npaused = ["reep"]', "loops.normal.paused", "paused =", "unknown name 'reep'"),
         ('[M]\nset.loops.normal.paused = ["reep"]', "loops.normal.paused", "set.loops", "unknown name 'reep'; valid"),
         ("[M]\nset = { loops = { normal = { paused = 1 } } }", "loops.normal.paused", "set =", "must be a list, is 1"),
         ("[M.set.gates.flush]\nwaiting = 7", "gates.flush.waiting", "waiting =", "must be str, is 7"),
