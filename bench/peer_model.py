@@ -15,6 +15,7 @@ from founding import PROPERTY, configuration, profile
 from spin import Case
 
 from checker.proof.interpreter import Choices, Interpreter, State, Value
+from spec.cone import Cones
 from spec.profile import Profile
 from spec.properties import chosen
 from spec.protocol import Protocol
@@ -30,7 +31,7 @@ def interpreter(engine: Profile) -> Interpreter:
     claim = next(iter(chosen([PROPERTY])[0].claims(protocol, spec))).claim
     if not isinstance(claim, LeadsTo):
         raise TypeError("the founding property no longer begins with its liveness claim")
-    return Interpreter(spec.relevant(claim.pending, claim.goal))
+    return Interpreter(Cones(spec).of(claim.pending, claim.goal))
 
 
 def unlimited_retries(engine: Profile) -> Profile:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import z3
+from z3 import z3core
 
 from spec.errors import SpecError
 from spec.terms import Term
@@ -34,33 +35,45 @@ _FIXED = {
 
 def to_python(term: Term, name: Callable[[str], str]) -> str:
     """`term` as a Python expression; `name` maps each constant to what reads it. Raises SpecError."""
-    return _Translation(name).expression(term)
+    return Translation(name).expression(term)
 
 
-class _Translation:
-    """One translation; what a term shares it says once, since Z3 terms are graphs and their trees may be large."""
+class Translation:
+    """Terms as Python source; what terms share is translated once, since Z3 terms are graphs and share much."""
 
     def __init__(self, name: Callable[[str], str]) -> None:
+        """`name` maps each constant to what reads it."""
         self._name = name
         self._known: dict[int, str] = {}
+        # Z3's ids, by which nodes are known, are unique while the terms live.
+        self._alive: list[Term] = []
 
     def expression(self, term: Term) -> str:
-        key = term.get_id()
+        """The source of `term`. Raises SpecError where an operator has none."""
+        self._alive.append(term)
+        return self._source(term.ctx.ref(), term.as_ast())
+
+    def _source(self, context: z3core.Context, node: z3core.Ast) -> str:
+        # On Z3's C functions: its Python objects, one for each node visited, cost several times as much.
+        key = z3core.Z3_get_ast_id(context, node)
         if key not in self._known:
-            self._known[key] = self._fresh(term)
+            self._known[key] = self._fresh(context, node)
         return self._known[key]
 
-    def _fresh(self, term: Term) -> str:
-        kind = term.decl().kind()
-        if kind == z3.Z3_OP_ANUM:
-            return str(term.as_long())
-        if kind == z3.Z3_OP_UNINTERPRETED and term.num_args() == 0:
-            return self._name(term.decl().name())
-        parts = [self.expression(child) for child in term.children()]
+    def _fresh(self, context: z3core.Context, node: z3core.Ast) -> str:
+        if z3core.Z3_get_ast_kind(context, node) == z3.Z3_NUMERAL_AST:
+            return str(z3core.Z3_get_numeral_string(context, node))
+        declaration = z3core.Z3_get_app_decl(context, node)
+        kind = z3core.Z3_get_decl_kind(context, declaration)
+        symbol = z3core.Z3_get_symbol_string(context, z3core.Z3_get_decl_name(context, declaration))
+        count = z3core.Z3_get_app_num_args(context, node)
+        if kind == z3.Z3_OP_UNINTERPRETED and not count:
+            return self._name(symbol)
+        parts = [self._source(context, z3core.Z3_get_app_arg(context, node, i)) for i in range(count)]
         if kind in _FIXED:
             return _FIXED[kind].format(*parts)
         if kind == z3.Z3_OP_DISTINCT and len(parts) > 2:  # noqa: PLR2004 - `!=` chains compare neighbours only
             raise SpecError("no Python for Distinct of more than two terms")
         if kind not in _INFIX:
-            raise SpecError(f"no Python for the operator {term.decl().name()!r}")
+            raise SpecError(f"no Python for the operator {symbol!r}")
         return f"({_INFIX[kind].join(parts)})"

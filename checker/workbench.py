@@ -5,35 +5,44 @@ Slices (cones of influence) and their lemmas are shared between the claims that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import z3
 
 from checker.confirm import Confirmed, confirm, over
-from checker.hints import Hints, Parts, prefix_to
+from checker.hints import Hints, Parts
 from checker.proof.guardrails import vacuous
 from checker.proof.interpreter import Interpreter, Step, Value
-from checker.proof.lemmas import Known, Samples, find_lemmas
+from checker.proof.lemmas import Known, find_lemmas
 from checker.proof.liveness import Gap, LeadsToSearch, prove_finitely_often
 from checker.proof.obligations import Proof
-from checker.proof.refute import Refutation, refute_by_lasso, refute_by_stuck_region, refute_finitely_often
+from checker.proof.refute import (
+    Refutation,
+    refute_by_lasso,
+    refute_by_stuck_region,
+    refute_finitely_often,
+    stuck_region,
+)
 from checker.proof.safety import inductive, prove_always, prove_by_spacer, prove_each_step, refute_safety
-from checker.proof.system import Limits, System, Tally, UndecidedError, check_naturals
-from checker.proof.unroll import Run, Unrolling
+from checker.proof.shrink import Breaks, shortest, shrink, weight
+from checker.proof.system import Limits, System, Tally, UndecidedError
+from checker.proof.unroll import Run
+from checker.subject import Slice, Subject
 from checker.verdict import Verdict
 from spec.errors import SpecError
 from spec.profile import Configuration, Profile
 from spec.properties import Part, Property
 from spec.protocol import Protocol
 from spec.terms import BoolTerm, Term, neg
-from spec.tla import Always, Claim, EachStep, FinitelyOften, LeadsTo, Spec, stuttering
+from spec.tla import Always, Claim, EachStep, FinitelyOften, LeadsTo, stuttering
 
 # How many pending states of random runs are looked at before the first proof attempt.
-_GUESSES = 20
+_GUESSES = 6
+# How many known runs of a claim are tried, the latest first.
+_KNOWN = 3
 
 
 @dataclass(frozen=True)
@@ -48,93 +57,6 @@ class Decided:
     refutation: Refutation | None = None
     confirmed: Confirmed | None = None
     note: str = ""
-
-
-@dataclass
-class Slice:
-    """The part of a spec that can influence some terms, ready for the solver. Lemmas are found when first wanted."""
-
-    system: System
-    subject: Subject
-    key: frozenset[str]
-
-    @cached_property
-    def samples(self) -> Samples:
-        """Random runs."""
-        return self.subject.samples_of(self.system.spec)
-
-    @cached_property
-    def lemmas(self) -> list[BoolTerm]:
-        """Inductive lemmas; with them it is certain that counters stay natural."""
-        found = find_lemmas(self.system, self.samples, known=self.subject.known(self.key))
-        check_naturals(self.system, found)
-        return found
-
-    @cached_property
-    def stays_natural(self) -> bool:
-        """Whether counters stay natural even without lemmas."""
-        try:
-            check_naturals(self.system, ())
-        except SpecError:
-            return False
-        return True
-
-    @cached_property
-    def unrolling(self) -> Unrolling:
-        """The frames, shared by every search in this slice."""
-        return Unrolling(self.system)
-
-
-@dataclass
-class Subject:
-    """One spec with its random runs and its slices."""
-
-    protocol: Protocol
-    limits: Limits
-    tally: Tally
-    walk_whole: bool = True
-    """Whether the random runs are of the whole spec, for all slices; else of each slice, where there is only one."""
-    slices: dict[frozenset[str], Slice] = field(default_factory=dict)
-
-    @cached_property
-    def spec(self) -> Spec:
-        """The whole state machine."""
-        return self.protocol.spec()
-
-    @cached_property
-    def interpreter(self) -> Interpreter:
-        """The whole spec without a solver."""
-        return Interpreter(self.spec)
-
-    @cached_property
-    def samples(self) -> Samples:
-        """States of random runs."""
-        return self._walk(self.interpreter)
-
-    def _walk(self, interpreter: Interpreter) -> Samples:
-        return Samples(*interpreter.walks(self.limits.walks, self.limits.walk_length, self.limits.seed))
-
-    def slice_for(self, claim: Claim) -> Slice:
-        """The slice of this claim."""
-        return self.slice(*_terms(claim), steps=_steps(self, claim))
-
-    def slice(self, *terms: Term, steps: AbstractSet[str] = frozenset()) -> Slice:
-        """The slice that these terms need, with the actions in `steps` kept even where they change nothing in it."""
-        spec = self.spec.relevant(*terms, steps=steps)
-        key = frozenset(v.name for v in spec.variables) | {f"action {name}" for name in steps}
-        if key not in self.slices:
-            self.slices[key] = Slice(System(spec, self.limits, self.tally), self, key)
-        return self.slices[key]
-
-    def samples_of(self, spec: Spec) -> Samples:
-        """States and steps of random runs that this slice of the spec can be judged by."""
-        return self.samples if self.walk_whole else self._walk(Interpreter(spec))
-
-    def known(self, key: frozenset[str]) -> Known | None:
-        """The lemmas of the largest slice so far that lies inside this one."""
-        inside = [k for k, piece in self.slices.items() if k < key and "lemmas" in vars(piece)]
-        largest = max(inside, key=len, default=None)
-        return None if largest is None else Known(largest, self.slices[largest].lemmas)
 
 
 class Workbench:
@@ -189,6 +111,11 @@ class Trail:
         """Runs that broke the claim elsewhere."""
         return self.hints.runs.get(self.key, ())
 
+    def shrunk(self, interpreter: Interpreter, breaks: Breaks) -> tuple[Step, ...] | None:
+        """The shortest that comes of them here."""
+        found = (shrink(interpreter, run, breaks) for run in self.runs[:_KNOWN])
+        return min((run for run in found if run), key=weight, default=None)
+
     @property
     def rank(self) -> Sequence[Parts]:
         """The rank that proved it elsewhere."""
@@ -219,7 +146,7 @@ def _guarded(decided: Decided) -> Decided:
 
 def _decide(subject: Subject, part: Part, trail: Trail) -> Decided:
     claim = part.claim
-    piece = subject.slice_for(claim)
+    piece = subject.slice(*_terms(claim), steps=_steps(subject, claim))
     try:
         if isinstance(claim, Always | EachStep):
             return _safety(subject, part, claim, piece, trail)
@@ -250,18 +177,17 @@ def _possible(term: BoolTerm) -> bool:
 
 
 def _safety(subject: Subject, part: Part, claim: Always | EachStep, piece: Slice, trail: Trail) -> Decided:
-    """Cheap before dear: a known run, random runs, induction without lemmas and with them, all runs, Spacer."""
-    known = _known_run(subject, claim, trail)
-    if known:
-        return _refuted(subject, part, piece.system, Refutation(known, "known-run"))
-    broken = _samples_break(subject, claim, piece)
-    proof = None if broken else _by_induction(claim, piece)
+    """Cheap before dear: known runs, random runs, induction without lemmas and with them, all runs, Spacer."""
+    broken = _broken_by_a_run(claim, piece, trail)
+    if broken:
+        return _refuted(subject, part, piece.system, broken)
+    proof = _by_induction(claim, piece)
     if proof:
         return Decided(part, Verdict.PROVED, "induction", piece.system, proof)
     run = refute_safety(piece.unrolling, claim)
     if run:
         return _refuted(subject, part, piece.system, Refutation(run, "shortest-run"))
-    proof = None if broken else prove_by_spacer(piece.system, claim, piece.lemmas)
+    proof = prove_by_spacer(piece.system, claim, piece.lemmas)
     if proof:
         return Decided(part, Verdict.PROVED, "spacer", piece.system, proof)
     note = f"no violation in {subject.limits.depth} steps, and no inductive invariant found"
@@ -271,7 +197,7 @@ def _safety(subject: Subject, part: Part, claim: Always | EachStep, piece: Slice
 def _by_induction(claim: Always | EachStep, piece: Slice) -> Proof | None:
     """A proof without lemmas, or with them."""
     system = piece.system
-    if piece.stays_natural:
+    if not piece.falling:
         alone = [claim.holds] if isinstance(claim, Always) and inductive(system, claim.holds, ()) else []
         proof = prove_always(system, claim, alone) if isinstance(claim, Always) else prove_each_step(system, claim, ())
         if proof:
@@ -282,28 +208,22 @@ def _by_induction(claim: Always | EachStep, piece: Slice) -> Proof | None:
     return prove_always(system, claim, find_lemmas(system, piece.samples, [claim.holds], wanted))
 
 
-def _samples_break(subject: Subject, claim: Always | EachStep, piece: Slice) -> bool:
-    """Whether a random run breaks the claim: then it need not be proved, and a shortest run is sought."""
-    if isinstance(claim, Always):
-        holds = subject.interpreter.holds(claim.holds)
-        return not all(map(holds, piece.samples.states))
-    holds_over = over(claim.holds)
-    return not all(holds_over(b, a) for name, b, a in piece.samples.steps if name not in claim.but)
+def _broken_by_a_run(claim: Always | EachStep, piece: Slice, trail: Trail) -> Refutation | None:
+    """A run that broke the claim in another configuration and breaks it here, or a random one; shrunk."""
+    breaks = _breaking_state(piece.walker, claim) if isinstance(claim, Always) else _breaking_step(claim)
+    known = trail.shrunk(piece.walker, breaks)
+    if known:
+        return Refutation(Run(known), "known-run")
+    found = shortest(piece.walker, piece.samples.runs, breaks)
+    return Refutation(Run(found), "random-run") if found else None
 
 
-def _known_run(subject: Subject, claim: Always | EachStep, trail: Trail) -> Run | None:
-    """A run that broke the claim in another configuration, if it breaks it here."""
-    breaks = _breaking_state(subject, claim) if isinstance(claim, Always) else _breaking_step(claim)
-    found = (prefix_to(subject.interpreter, steps, breaks) for steps in trail.runs)
-    return next((Run(steps) for steps in found if steps), None)
-
-
-def _breaking_state(subject: Subject, claim: Always) -> Callable[[Step, Mapping[str, Value]], bool]:
-    holds = subject.interpreter.holds(claim.holds)
+def _breaking_state(walker: Interpreter, claim: Always) -> Breaks:
+    holds = walker.holds(claim.holds)
     return lambda step, _before: not holds(step.state)
 
 
-def _breaking_step(claim: EachStep) -> Callable[[Step, Mapping[str, Value]], bool]:
+def _breaking_step(claim: EachStep) -> Breaks:
     holds = over(claim.holds)
     return lambda step, before: step.action not in claim.but and not holds(before, step.state)
 
@@ -330,7 +250,7 @@ def _leads_to(claim: LeadsTo, piece: Slice, trail: Trail) -> tuple[Proof | Gap, 
     """Cheap before dear: what was known elsewhere, plain ranks, a stuck region, wider templates, lassos."""
     found: Proof | Gap = Gap(7, "not tried", {})
     if trail.runs or _seems_stuck(claim, piece):
-        refutation = refute_by_stuck_region(piece.unrolling, claim, piece.lemmas, trail.runs)
+        refutation = _stuck(claim, piece, trail)
         if refutation:
             return found, refutation
     search = LeadsToSearch(piece.system, claim, piece.lemmas, trail.rank)
@@ -338,7 +258,7 @@ def _leads_to(claim: LeadsTo, piece: Slice, trail: Trail) -> tuple[Proof | Gap, 
         found = search.attempt(tiers)
         if isinstance(found, Proof):
             return found, None
-    refutation = refute_by_stuck_region(piece.unrolling, claim, piece.lemmas)
+    refutation = _stuck(claim, piece, trail)
     if refutation:
         return found, refutation
     found = search.attempt(slice(2, None))
@@ -347,9 +267,25 @@ def _leads_to(claim: LeadsTo, piece: Slice, trail: Trail) -> tuple[Proof | Gap, 
     return found, refute_by_lasso(piece.unrolling, claim)
 
 
+def _stuck(claim: LeadsTo, piece: Slice, trail: Trail) -> Refutation | None:
+    """A stuck region that some run reaches: a known one, a random one, or one that the solver finds."""
+    stuck = stuck_region(piece.system, claim, piece.lemmas, piece.samples)
+    if stuck is None:
+        return None
+    inside = piece.walker.holds(stuck.region)
+
+    def reaches(step: Step, _before: Mapping[str, Value]) -> bool:
+        return inside(step.state)
+
+    run: tuple[Step, ...] | None = ()
+    if not inside(piece.walker.initial()):
+        run = trail.shrunk(piece.walker, reaches) or shortest(piece.walker, piece.samples.runs, reaches)
+    return refute_by_stuck_region(piece.unrolling, piece.interpreter, stuck, None if run is None else Run(run))
+
+
 def _seems_stuck(claim: LeadsTo, piece: Slice) -> bool:
     """Whether some pending states of random runs settle without the goal. A guess at what to try first, no verdict."""
-    runner = Interpreter(piece.system.spec)
+    runner = piece.interpreter
     pending, goal = runner.holds(claim.pending), runner.holds(claim.goal)
     waiting = (s for s in piece.samples.states if pending(s) and not goal(s))
     for sample in islice(waiting, _GUESSES):

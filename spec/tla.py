@@ -15,7 +15,7 @@ so that ENABLED needs no quantifier: the guard implies that the witness lies in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -96,6 +96,8 @@ class Action:
     of one event loop. Empty: of the action alone."""
     help: bool = False
     """Whether it is help from outside (continue, abort, another request): what a stuck region may leave by."""
+    whole: Action | None = field(default=None, repr=False, compare=False)
+    """In a slice: the action that this is a part of."""
 
     @property
     def where(self) -> BoolTerm:
@@ -117,17 +119,30 @@ class Action:
     @cached_property
     def guard_reads(self) -> frozenset[str]:
         """Names that the guard reads."""
+        if self.whole and self.whole.guard is self.guard:
+            return self.whole.guard_reads
         return free_names(self.guard)
 
     @cached_property
     def update_reads(self) -> Mapping[str, frozenset[str]]:
         """For each updated variable, the names (choices included) that its new value reads."""
-        return {name: free_names(term) for name, term in self.updates.items()}
+        whole = self.whole
+        return {
+            name: whole.update_reads[name] if whole and whole.updates.get(name) is term else free_names(term)
+            for name, term in self.updates.items()
+        }
 
     @cached_property
     def choice_reads(self) -> Mapping[str, frozenset[str]]:
         """For each choice, the names that its range and witness read."""
-        return {c.term.decl().name(): free_names(c.within) | free_names(c.witness) for c in self.choices}
+        reads = {c.term.decl().name(): c for c in self.choices}
+        whole = {id(c) for c in self.whole.choices} if self.whole else set()
+        return {
+            name: self.whole.choice_reads[name]
+            if self.whole and id(c) in whole
+            else free_names(c.within) | free_names(c.witness)
+            for name, c in reads.items()
+        }
 
 
 def _variable_of(name: str, like: Term) -> Term:
@@ -326,70 +341,7 @@ class Spec:
         actions = tuple(replace(a, fairness=Fairness.NONE) if a.name == name else a for a in self.actions)
         return replace(self, actions=actions)
 
-    def _touching(self, keep: Set[str], steps: Set[str]) -> list[Action]:
-        """The actions that change something kept or that `steps` names, and the rest of their fair units.
-
-        Fairness of a unit is met by any of its actions: half a unit would be assumed to do what the other half may.
-        """
-        touching = [a for a in self.actions if keep & a.updates.keys() or a.name in steps]
-        units = {a.unit for a in touching if a.unit and a.fairness is not Fairness.NONE}
-        named = {a.name for a in touching}
-        return [a for a in self.actions if a.name in named or a.unit in units]
-
-    def relevant(self, *terms: Term, steps: Set[str] = frozenset()) -> Spec:
-        """The cone of influence: only the variables that can influence `terms`, and the actions that touch them.
-
-        What is dropped neither enables nor changes what is kept, so that runs of the two agree on what is kept. An
-        action that changes nothing kept is a stuttering step and goes too, unless `steps` names it: a claim about
-        steps that a stuttering step would break must see when such an action can be taken.
-        """
-        every = {v.name for v in self.variables}
-        keep = {n.removesuffix(NEXT) for t in terms for n in free_names(t)} & every
-        while True:
-            grown = set(keep)
-            for action in self._touching(keep, steps):
-                grown |= _reads_for(action, keep)
-            grown &= every
-            if grown == keep:
-                break
-            keep = grown
-        kept = self._touching(keep, steps)
-        variables = tuple(v for v in self.variables if v.name in keep)
-        return replace(
-            self,
-            variables=variables,
-            init={v.name: self.init[v.name] for v in variables},
-            actions=tuple(_restricted(a, keep) for a in kept),
-            dropped=frozenset(a.name for a in self.actions) - {a.name for a in kept},
-        )
-
 
 def stuttering(spec: Spec, term: Term) -> Term:
     """A term over now and next, read for a step that changes nothing."""
     return z3.substitute(term, *((v.next, v.now) for v in spec.variables))
-
-
-def _used_choices(action: Action, keep: Set[str]) -> tuple[Choice, ...]:
-    """The choices that the kept updates depend on, through the ranges of others too.
-
-    A range is never empty (obligation 0), so an unused choice restricts nothing.
-    """
-    names: set[str] = set().union(*(action.update_reads[n] for n in keep & action.updates.keys()))
-    used: list[Choice] = []
-    for choice in reversed(action.choices):
-        if (name := choice.term.decl().name()) in names:
-            used.append(choice)
-            names |= action.choice_reads[name]
-    return tuple(reversed(used))
-
-
-def _reads_for(action: Action, keep: Set[str]) -> set[str]:
-    names = set(action.guard_reads)
-    for choice in _used_choices(action, keep):
-        names |= action.choice_reads[choice.term.decl().name()]
-    return names.union(*(action.update_reads[name] for name in keep & action.updates.keys()))
-
-
-def _restricted(action: Action, keep: Set[str]) -> Action:
-    updates = {n: t for n, t in action.updates.items() if n in keep}
-    return replace(action, updates=updates, choices=_used_choices(action, keep))

@@ -12,6 +12,7 @@ from itertools import combinations
 
 import z3
 
+from checker.proof.interpreter import Step, Value
 from checker.proof.system import System, Transition
 from spec.terms import BoolTerm, conj, disj, free_names, implies, neg
 from spec.tla import Sort, Spec, Variable
@@ -19,17 +20,32 @@ from spec.tla import Sort, Spec, Variable
 
 @dataclass(frozen=True)
 class Samples:
-    """States of random runs, as one bit mask per atom, so that a candidate is filtered by a few integer operations."""
+    """Random runs; each atom is a bit mask over their states: a candidate is filtered by a few integer operations."""
 
-    states: Sequence[Mapping[str, int | bool]]
-    steps: Sequence[tuple[str, Mapping[str, int | bool], Mapping[str, int | bool]]] = ()
+    initial: Mapping[str, Value]
+    runs: Sequence[tuple[Step, ...]]
+
+    @cached_property
+    def states(self) -> Sequence[Mapping[str, Value]]:
+        """The distinct states, in the order in which they were first met."""
+        every = [self.initial, *(step.state for run in self.runs for step in run)]
+        return list({tuple(state.values()): state for state in every}.values())
+
+    @property
+    def steps(self) -> Iterator[tuple[str, Mapping[str, Value], Mapping[str, Value]]]:
+        """Each step: the action, the state before it and the state after it."""
+        for run in self.runs:
+            before = self.initial
+            for step in run:
+                yield step.action, before, step.state
+                before = step.state
 
     @property
     def everywhere(self) -> int:
         """The mask of all states."""
         return (1 << len(self.states)) - 1
 
-    def mask(self, holds: Callable[[Mapping[str, int | bool]], bool]) -> int:
+    def mask(self, holds: Callable[[Mapping[str, Value]], bool]) -> int:
         """The states in which `holds` is true, one bit each."""
         return sum(1 << i for i, state in enumerate(self.states) if holds(state))
 
@@ -146,12 +162,13 @@ def _houdini(system: System, alive: list[BoolTerm], proved: Sequence[BoolTerm]) 
     names = {c.get_id(): free_names(c) for c in alive}
     dirty = True
     while dirty and alive:
-        dirty = False
+        dirty, assumed = False, conj(*proved, *alive)
         for transition in system.transitions.values():
-            broken = _broken_by(system, transition, alive, names, proved)
+            broken = _broken_by(system, transition, alive, names, assumed)
             if broken:
                 dirty = True
                 alive = [c for c in alive if c.get_id() not in broken]
+                assumed = conj(*proved, *alive)
     return alive
 
 
@@ -160,28 +177,25 @@ def _broken_by(
     transition: Transition,
     alive: list[BoolTerm],
     names: Mapping[int, frozenset[str]],
-    proved: Sequence[BoolTerm],
+    assumed: BoolTerm,
 ) -> set[int]:
-    """Ids of the candidates that this action breaks, assuming the others."""
+    """Ids of the candidates that this action breaks, all of them assumed before it: what goes is asked again."""
     concerned = [c for c in alive if not names[c.get_id()].isdisjoint(transition.action.updates)]
     if not concerned:
         return set()
     # One substitution for all: each is a Python call into Z3.
     together = transition.primed(z3.And(*concerned))
-    after = together.children() if len(concerned) > 1 else [transition.primed(concerned[0])]
+    after = together.children() if len(concerned) > 1 else [together.arg(0)]
     pairs = list(zip(concerned, after, strict=True))
     broken: set[int] = set()
-    solver = system.solver(system.spec.naturals, transition.relation, *proved)
-    marks = {c.get_id(): z3.Bool(f"assume:{i}") for i, c in enumerate(alive)}
-    solver.add(*(implies(marks[c.get_id()], c) for c in alive))
-    while pairs:
-        assumed = [marks[c.get_id()] for c in alive if c.get_id() not in broken]
-        model = system.query(solver, disj(*(neg(then) for _, then in pairs)), *assumed)
-        if model is None:
-            break
-        failed = {c.get_id() for c, then in pairs if z3.is_false(model.eval(then, model_completion=True))}
-        broken |= failed
-        pairs = [(c, then) for c, then in pairs if c.get_id() not in failed]
+    with system.step(transition.action.name, assumed) as solver:
+        while pairs:
+            model = system.query(solver, disj(*(neg(then) for _, then in pairs)))
+            if model is None:
+                break
+            failed = {c.get_id() for c, then in pairs if z3.is_false(model.eval(then, model_completion=True))}
+            broken |= failed
+            pairs = [(c, then) for c, then in pairs if c.get_id() not in failed]
     return broken
 
 

@@ -151,10 +151,11 @@ def _literals_of(spec: Spec, state: Mapping[str, int | bool]) -> Iterator[BoolTe
 def _dropped(system: System, goal: _Goal, region: BoolTerm) -> Gap | None:
     for name, transition in system.transitions.items():
         after = disj(transition.primed(goal.claim.goal), transition.primed(goal.claim.pending))
-        steps = transition.relation
+        outer: list[BoolTerm] = []
         if goal.within:
-            steps = conj(steps, lexicographic(goal.within[1], transition)[1], transition.primed(goal.within[0]))
-        model = system.query(system.solver(region, steps), neg(after))
+            outer = [lexicographic(goal.within[1], transition)[1], transition.primed(goal.within[0])]
+        with system.step(name, region, *outer) as solver:
+            model = system.query(solver, neg(after))
         if model is not None:
             return Gap(3, f"{name} can end the pending state without the goal", system.state_of(model))
     return None

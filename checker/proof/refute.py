@@ -5,13 +5,13 @@ A gap in a proof is not a refutation. Only what is reachable, and in which a fai
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import z3
 
-from checker.hints import prefix_to
-from checker.proof.interpreter import Interpreter, Step
+from checker.proof.interpreter import Interpreter, Value
+from checker.proof.lemmas import Samples
 from checker.proof.system import System, Transition
 from checker.proof.unroll import Run, Unrolling, fair_lasso, reach_state
 from spec.terms import BoolTerm, conj, disj, neg
@@ -35,18 +35,35 @@ class Refutation:
     stuck: Stuck | None = None
 
 
-def stuck_region(system: System, claim: LeadsTo, lemmas: Iterable[BoolTerm], *, fewest: bool = True) -> Stuck | None:
+@dataclass(frozen=True)
+class _Question:
+    """What a stuck region is sought by."""
+
+    system: System
+    lemmas: tuple[BoolTerm, ...]
+    samples: Samples | None
+    fewest: bool
+
+
+def stuck_region(
+    system: System,
+    claim: LeadsTo,
+    lemmas: Iterable[BoolTerm],
+    samples: Samples | None = None,
+    *,
+    fewest: bool = True,
+) -> Stuck | None:
     """The greatest closed set of the form R and (some counter is above 0, or some flag is set or not set).
 
-    Where there is none, the same inside each flag that only help can change.
+    Where there is none, the same inside each flag that only help can change. `samples` make it quicker.
     """
-    lemmas = tuple(lemmas)
+    question = _Question(system, tuple(lemmas), samples, fewest)
     inside = conj(claim.pending, neg(claim.goal))
-    found = _closed_region(system, lemmas, inside, fewest=fewest)
+    found = _closed_region(question, inside)
     if found is not None:
         return found
-    for flag in _held_flags(system, conj(system.spec.naturals, *lemmas, inside)):
-        found = _closed_region(system, lemmas, conj(inside, flag), fewest=fewest)
+    for flag in _held_flags(system, conj(*question.lemmas, inside)):
+        found = _closed_region(question, conj(inside, flag))
         if found is not None:
             return found
     return None
@@ -59,37 +76,60 @@ def _held(system: System) -> dict[str, Transition]:
 
 def _held_flags(system: System, region: BoolTerm) -> Iterator[BoolTerm]:
     """Flags, or their negations, that hold somewhere in the region and that no held action changes there."""
-    held = _held(system)
+    held, here = _held(system), system.solver(system.spec.naturals, region)
     for variable in system.spec.variables:
         if variable.sort is not Sort.BOOL:
             continue
+        moving = [t for t in held.values() if variable.name in t.action.updates]
         for flag in (variable.now, neg(variable.now)):
-            moving = [t for t in held.values() if variable.name in t.action.updates]
-            stays = all(system.impossible(system.solver(region, t.relation), flag, neg(t.primed(flag))) for t in moving)
-            if stays and not system.impossible(system.solver(region), flag):
+            if not system.impossible(here, flag) and all(_keeps(system, t, region, flag) for t in moving):
                 yield flag
 
 
-def _closed_region(system: System, lemmas: tuple[BoolTerm, ...], inside: BoolTerm, *, fewest: bool) -> Stuck | None:
+def _keeps(system: System, transition: Transition, region: BoolTerm, flag: BoolTerm) -> bool:
+    with system.step(transition.action.name, region) as solver:
+        return system.impossible(solver, flag, neg(transition.primed(flag)))
+
+
+def _closed_region(question: _Question, inside: BoolTerm) -> Stuck | None:
     """A greatest fixpoint: while some held action leaves it, all atoms true in that state go."""
-    region = conj(system.spec.naturals, *lemmas, inside)
-    alive = dict(_atoms(system))
-    held = _held(system)
-    solvers = {n: system.solver(region, t.relation) for n, t in held.items()}
-    dirty = True
+    system = question.system
+    alive = _sampled(question, inside, dict(_atoms(system)))
+    region = conj(system.spec.naturals, *question.lemmas, inside)
+    here, held, dirty = conj(*question.lemmas, inside), _held(system), True
     while dirty and alive:
         dirty = False
         for name, transition in held.items():
-            while alive and (model := _leaves(system, solvers[name], transition, inside, alive)) is not None:
-                gone = [a for a, term in alive.items() if z3.is_true(model.eval(term, model_completion=True))]
-                for atom in gone:
-                    del alive[atom]
-                dirty = True
+            with system.step(name, here) as solver:
+                while alive and (model := _leaves(system, solver, transition, inside, alive)) is not None:
+                    alive = {a: t for a, t in alive.items() if not z3.is_true(model.eval(t, model_completion=True))}
+                    dirty = True
     if not alive or system.impossible(system.solver(region), disj(*alive.values())):
         return None
-    if fewest:
+    if question.fewest:
         alive = _fewest(system, region, alive)
     return Stuck(conj(region, disj(*alive.values())), tuple(alive))
+
+
+def _sampled(question: _Question, inside: BoolTerm, alive: dict[str, BoolTerm]) -> dict[str, BoolTerm]:
+    """The atoms that no step of the random runs rules out: each is a question less to the solver."""
+    if question.samples is None:
+        return alive
+    pending, held = Interpreter(question.system.spec).holds(inside), _held(question.system)
+    steps = [
+        (_true_atoms(before, alive), _true_atoms(after, alive) if pending(after) else frozenset[str]())
+        for action, before, after in question.samples.steps
+        if action in held and pending(before)
+    ]
+    names, gone = set(alive), set(alive)
+    while gone:
+        gone = {atom for before, after in steps if not names & after for atom in names & before}
+        names -= gone
+    return {name: term for name, term in alive.items() if name in names}
+
+
+def _true_atoms(state: Mapping[str, Value], names: Iterable[str]) -> frozenset[str]:
+    return frozenset(n for n in names if (not state[n[1:]] if n.startswith("~") else state[n]))
 
 
 def _fewest(system: System, region: BoolTerm, alive: dict[str, BoolTerm]) -> dict[str, BoolTerm]:
@@ -120,24 +160,15 @@ def _atoms(system: System) -> Iterable[tuple[str, BoolTerm]]:
 
 
 def refute_by_stuck_region(
-    unrolling: Unrolling, claim: LeadsTo, lemmas: Iterable[BoolTerm], known: Iterable[Sequence[Step]] = ()
+    unrolling: Unrolling, interpreter: Interpreter, stuck: Stuck, known: Run | None = None
 ) -> Refutation | None:
     """A reached stuck region with a fair way to stay there, or None (which proves nothing).
 
-    `known` are runs of other configurations: where one of them reaches the region, none is sought.
+    `known` is a run that reaches the region; where there is none, the shortest is sought. The interpreter is of the
+    same slice as the unrolling.
     """
-    stuck = stuck_region(unrolling.system, claim, lemmas)
-    if stuck is None:
-        return None
-    run = _known_way(unrolling.system, stuck, known) or reach_state(unrolling, stuck.region)
-    return Refutation(_stay(unrolling.system, run, stuck), "stuck-region", stuck) if run else None
-
-
-def _known_way(system: System, stuck: Stuck, known: Iterable[Sequence[Step]]) -> Run | None:
-    interpreter = Interpreter(system.spec)
-    inside = interpreter.holds(stuck.region)
-    found = (prefix_to(interpreter, steps, lambda step, _before: inside(step.state)) for steps in known)
-    return next((Run(steps) for steps in found if steps), None)
+    run = known if known is not None else reach_state(unrolling, stuck.region)
+    return Refutation(_stay(interpreter, run, stuck), "stuck-region", stuck) if run else None
 
 
 def refute_by_lasso(unrolling: Unrolling, claim: LeadsTo) -> Refutation | None:
@@ -152,13 +183,13 @@ def refute_finitely_often(unrolling: Unrolling, claim: FinitelyOften) -> Refutat
     return Refutation(run, "fair-lasso") if run is not None else None
 
 
-def _stay(system: System, run: Run, stuck: Stuck) -> Run:
+def _stay(interpreter: Interpreter, run: Run, stuck: Stuck) -> Run:
     """The run, and then every fair action until nothing moves: the last state repeats for ever.
 
     Where something moves for ever (a counter that grows), the run ends in the region: that it is closed is the proof.
     """
-    interpreter = Interpreter(system.spec)
-    state = interpreter.replay(run.steps)
+    # The run may be one of a larger spec.
+    state = {v: run.steps[-1].state[v] if run.steps else first for v, first in interpreter.initial().items()}
     tail = interpreter.settle(state, interpreter.holds(stuck.region))
     if tail is None:
         return run

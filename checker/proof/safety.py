@@ -9,9 +9,9 @@ from collections.abc import Iterable
 
 from checker.proof.lemmas import spacer_invariant
 from checker.proof.obligations import Proof, each_step
-from checker.proof.system import System
+from checker.proof.system import System, touched
 from checker.proof.unroll import Run, Unrolling, reach_state, reach_step
-from spec.terms import BoolTerm, conj, disj, neg
+from spec.terms import BoolTerm, conj, disj, free_names, neg
 from spec.tla import Always, EachStep
 
 
@@ -27,9 +27,9 @@ def prove_each_step(system: System, claim: EachStep, lemmas: Iterable[BoolTerm])
     """No action breaks the claim from a state that satisfies the lemmas, or None."""
     lemmas = tuple(lemmas)
     for transition, holds in each_step(system, claim):
-        solver = system.solver(system.spec.naturals, *lemmas, transition.relation)
-        if not system.impossible(solver, neg(holds)):
-            return None
+        with system.step(transition.action.name, *lemmas) as solver:
+            if not system.impossible(solver, neg(holds)):
+                return None
     return Proof(claim, lemmas)
 
 
@@ -53,11 +53,14 @@ def inductive(system: System, lemma: BoolTerm, lemmas: Iterable[BoolTerm]) -> bo
     """The lemma holds initially, and no action breaks it from a state that satisfies it and the lemmas."""
     if not system.impossible(system.solver(system.spec.initial), neg(lemma)):
         return False
-    invariant = [system.spec.naturals, *lemmas, lemma]
-    return all(
-        system.impossible(system.solver(*invariant, t.relation), neg(t.primed(lemma)))
-        for t in system.transitions.values()
-    )
+    reads, invariant = free_names(lemma), conj(*lemmas, lemma)
+    for name, transition in system.transitions.items():
+        if not touched(transition, reads):
+            continue
+        with system.step(name, invariant) as solver:
+            if not system.impossible(solver, neg(transition.primed(lemma))):
+                return False
+    return True
 
 
 def refute_safety(unrolling: Unrolling, claim: Always | EachStep) -> Run | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -91,6 +92,26 @@ class System:
         solver.add(*assertions)
         return solver
 
+    @contextmanager
+    def step(self, name: str, *assertions: BoolTerm) -> Iterator[z3.Solver]:
+        """A solver that holds TypeOK, one step of this action and, inside the `with`, `assertions`.
+
+        It is one for each action and kept, so that Z3 takes the step in once.
+        """
+        solver = self._steps.get(name)
+        if solver is None:
+            solver = self._steps[name] = self.solver(self.spec.naturals, self.transitions[name].relation)
+        solver.push()
+        try:
+            solver.add(*assertions)
+            yield solver
+        finally:
+            solver.pop()
+
+    @cached_property
+    def _steps(self) -> dict[str, z3.Solver]:
+        return {}
+
     def query(self, solver: z3.Solver, *assertions: BoolTerm) -> z3.ModelRef | None:
         """A model of what the solver holds and `assertions`, or None if there is none. Raises UndecidedError."""
         self.tally.queries += 1
@@ -144,18 +165,33 @@ class UndecidedError(Exception):
     """A solver gave up (time or incompleteness): the verdict is `unknown`, never `proved` or `refuted`."""
 
 
-def check_naturals(system: System, lemmas: Iterable[BoolTerm]) -> None:
-    """TypeOK is assumed everywhere, so it is proved here: no counter falls below 0. Raises SpecError where one can."""
-    lemmas = tuple(lemmas)
-    for transition in system.transitions.values():
+Falls = frozenset[tuple[str, str]]
+"""Actions, each with a counter that it may take below 0."""
+
+
+def falling(system: System, lemmas: Iterable[BoolTerm] = (), among: Falls | None = None) -> Falls:
+    """TypeOK is assumed everywhere, so it is proved here: the counters that can fall below 0. Raises UndecidedError.
+
+    `among` are those that can without lemmas; no other can with them.
+    """
+    together, found = conj(*lemmas), set()
+    for name, transition in system.transitions.items():
         counters = [v for v in system.spec.variables if v.sort is Sort.NAT and v.name in transition.action.updates]
+        counters = [v for v in counters if among is None or (name, v.name) in among]
         if not counters:
             continue
-        solver = system.solver(system.spec.naturals, *lemmas, transition.relation)
-        model = system.query(solver, z3.Or(*(v.next < 0 for v in counters)))
-        if model is not None:
-            below = [v.name for v in counters if model.eval(v.next, model_completion=True).as_long() < 0]
-            raise SpecError(f"{system.spec.name}: {transition.action.name} can take {', '.join(below)} below 0")
+        with system.step(name, together) as solver:
+            while counters and (model := system.query(solver, z3.Or(*(v.next < 0 for v in counters)))) is not None:
+                below = [v for v in counters if model.eval(v.next, model_completion=True).as_long() < 0]
+                found |= {(name, v.name) for v in below}
+                counters = [v for v in counters if v not in below]
+    return frozenset(found)
+
+
+def check_naturals(system: System, lemmas: Iterable[BoolTerm], among: Falls | None = None) -> None:
+    """Raises SpecError where a counter can fall below 0 even with the lemmas; `among` as in `falling`."""
+    for action, counter in sorted(falling(system, lemmas, among)):
+        raise SpecError(f"{system.spec.name}: {action} can take {counter} below 0")
 
 
 def touched(transition: Transition, names: Iterable[str]) -> bool:

@@ -9,11 +9,15 @@ import z3
 
 from checker.certificate import smt_lib
 from checker.certify import answers_of
+from checker.proof.interpreter import Interpreter
 from checker.proof.obligations import Obligation, Proof, obligations
+from checker.proof.refute import Refutation, refute_by_stuck_region, stuck_region
 from checker.proof.system import Limits, System, Tally
-from checker.workbench import Decided, Subject, decide_part
+from checker.proof.unroll import Unrolling
+from checker.subject import Subject
+from checker.workbench import Decided, decide_part
 from spec.properties import Part
-from spec.tla import Action, Claim, Draft, Fairness, Sort, Spec, Variable
+from spec.tla import Action, Claim, Draft, Fairness, LeadsTo, Sort, Spec, Variable
 
 NONE, WEAK, STRONG = Fairness.NONE, Fairness.WEAK, Fairness.STRONG
 TRUE = z3.BoolVal(val=True)
@@ -83,6 +87,13 @@ class Toy:
 def decide(spec: Spec, claim: Claim, limits: Limits | None = None) -> Decided:
     """The whole way of `checker verify` for one claim: proof, refutation re-run, or neither."""
     return decide_part(Subject(Toy(spec), limits or Limits(), Tally()), Part(claim))
+
+
+def stuck_in(spec: Spec, claim: LeadsTo) -> Refutation | None:
+    """A stuck region and the shortest run into it, without lemmas and random runs."""
+    system = System(spec)
+    stuck = stuck_region(system, claim, [])
+    return refute_by_stuck_region(Unrolling(system), Interpreter(spec), stuck) if stuck else None
 
 
 def satisfiable(system: System, proof: Proof) -> list[Obligation]:

@@ -9,6 +9,7 @@ from proof_toys import NONE, STRONG, TRUE, WEAK, Rule, adds, assert_proved, coun
 
 from checker.proof.guardrails import dead_actions, unneeded_fairness, vacuous
 from checker.proof.system import System
+from spec.cone import Cones
 from spec.terms import conj, implies, neg
 from spec.tla import Always, Draft, EachStep, FinitelyOften, LeadsTo, Spec
 
@@ -66,7 +67,7 @@ def test_antecedent_and_event(claim: Always | EachStep | FinitelyOften, empty: b
 
 
 def test_step_outside_the_slice_meets_an_antecedent() -> None:
-    piece = _spec().relevant(OPEN.now)
+    piece = Cones(_spec()).of(OPEN.now)
     assert piece.dropped == {"Finish", "Lose"}
     claim = EachStep(implies(OPEN.now == OPEN.next, TRUE), but=frozenset({"Open"}))
     assert not vacuous(System(piece), claim, [])

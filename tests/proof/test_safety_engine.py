@@ -31,7 +31,11 @@ def _in_step() -> Spec:
 
 def _templates(spec: Spec) -> tuple[System, list[object]]:
     system = System(spec)
-    return system, [*find_lemmas(system, Samples(*Interpreter(spec).walks(12, 80, 0)), [NEVER_LOST.holds])]
+    return system, [
+        *find_lemmas(
+            system, Samples(Interpreter(spec).initial(), Interpreter(spec).walks(12, 80, 0)), [NEVER_LOST.holds]
+        )
+    ]
 
 
 def test_invariant_that_only_spacer_finds() -> None:
@@ -68,10 +72,11 @@ def test_lemma_of_spacer_that_does_not_fit_is_not_believed() -> None:
 def test_spacer_finds_no_invariant_where_the_claim_is_false() -> None:
     spec = toy([X, Y, LOST], Rule("X", NONE, adds("x")), Rule("Lose", NONE, _lose_ahead))
     assert spacer_invariant(System(spec), LOST.now) is None
-    found = decide(spec, NEVER_LOST)
-    assert (found.verdict.value, found.method) == ("refuted", "shortest-run")
-    assert found.confirmed is not None
-    assert [s.action for s in found.confirmed.steps] == ["X", "Lose"]
+    for limits, method in ((Limits(), "random-run"), (Limits(walks=0), "shortest-run")):
+        found = decide(spec, NEVER_LOST, limits)
+        assert (found.verdict.value, found.method) == ("refuted", method)
+        assert found.confirmed is not None
+        assert [s.action for s in found.confirmed.steps] == ["X", "Lose"]
 
 
 def test_what_lies_beyond_the_depth_is_bounded() -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from proof_toys import NONE, STRONG, TRUE, WEAK, Rule, adds, counter, decide, flag, numbers, sets, toy
+from proof_toys import NONE, STRONG, TRUE, WEAK, Rule, adds, counter, decide, flag, numbers, sets, stuck_in, toy
 
 from checker.confirm import over
 from checker.proof.obligations import Helpful, MalformedProofError, Proof, obligations
-from checker.proof.refute import refute_by_lasso, refute_by_stuck_region, refute_finitely_often
+from checker.proof.refute import refute_by_lasso, refute_finitely_often
 from checker.proof.system import System, check_naturals
 from checker.proof.unroll import Unrolling
 from checker.workbench import Workbench
+from spec.cone import Cones
 from spec.errors import SpecError
 from spec.profile import load_profile
 from spec.properties import catalogue
@@ -42,7 +43,7 @@ def test_slice_keeps_the_actions_that_a_claim_about_steps_speaks_of(tmp_path: Pa
 
 def test_step_outside_the_slice_is_an_obligation_of_a_claim_about_steps() -> None:
     spec = toy([X, F], Rule("Grow", NONE, adds("x")), Rule("Other", NONE, sets("f")))
-    piece = spec.relevant(X.now)
+    piece = Cones(spec).of(X.now)
     assert piece.dropped == {"Other"}
     grows = EachStep(X.next > X.now)
     assert numbers(System(piece), Proof(grows, ())) == [3]
@@ -92,11 +93,11 @@ def _sets_by_choice(s: Draft) -> None:
 def test_fair_action_that_is_help_too() -> None:
     # It moves only by a choice other than its witness; that it is never taken is not fair to it.
     spec = toy([F], Rule("Help", WEAK, _sets_by_choice, help=True))
-    assert refute_by_stuck_region(Unrolling(System(spec)), F_IN_THE_END, []) is None
+    assert stuck_in(spec, F_IN_THE_END) is None
     assert refute_by_lasso(Unrolling(System(spec)), F_IN_THE_END) is None
     assert decide(spec, F_IN_THE_END).verdict.value == "unknown"
     unfair = toy([F], Rule("Help", NONE, _sets_by_choice, help=True))
-    assert refute_by_stuck_region(Unrolling(System(unfair)), F_IN_THE_END, []) is not None
+    assert stuck_in(unfair, F_IN_THE_END) is not None
 
 
 def _goes_when_b(s: Draft) -> None:
@@ -177,7 +178,7 @@ def _never(s: Draft) -> None:
 
 def test_stuck_region_in_which_a_fair_action_counts_for_ever() -> None:
     spec = toy([X, F], Rule("Grow", WEAK, adds("x")), Rule("Go", WEAK, _never))
-    found = refute_by_stuck_region(Unrolling(System(spec)), F_IN_THE_END, [])
+    found = stuck_in(spec, F_IN_THE_END)
     assert found is not None
     assert found.stuck is not None
     # It does not settle: that the region is closed is the proof.

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from checker.proof.interpreter import Interpreter, Value
 from checker.proof.obligations import Proof, obligations
 from checker.proof.system import System, check_naturals
+from spec.cone import Cones
 from spec.profile import Configuration, bundled_profiles, load_profile
 from spec.properties import catalogue
 from spec.protocol import Protocol
@@ -107,7 +108,7 @@ def _slices(place: str) -> list[Interpreter]:
     spec = _interpreter("sglang-0.5.23", place, follow=False).spec
     by_names = {}
     for terms in _terms(protocol, spec):
-        piece = spec.relevant(*terms)
+        piece = Cones(spec).of(*terms)
         by_names[frozenset(v.name for v in piece.variables)] = piece
     return [Interpreter(piece) for piece in by_names.values()]
 

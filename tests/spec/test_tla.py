@@ -3,6 +3,7 @@
 import pytest
 import z3
 
+from spec.cone import Cones
 from spec.errors import SpecError
 from spec.terms import conj, neg
 from spec.tla import Draft, Fairness, Sort, Spec, Variable, stuttering
@@ -79,11 +80,11 @@ def test_a_slice_keeps_what_can_influence_and_drops_the_rest():
     two = draft("Two")
     two.y += 1
     spec = Spec("toy", (X, Y, FLAG), {"x": 0, "y": 0, "flag": False}, (finish(one), finish(two)))
-    piece = spec.relevant(X.now)
+    piece = Cones(spec).of(X.now)
     assert [v.name for v in piece.variables] == ["x", "flag"]
     assert [a.name for a in piece.actions] == ["One"]
     assert piece.dropped == {"Two"}
-    assert [a.name for a in spec.relevant(X.now, steps={"Two"}).actions] == ["One", "Two"]
+    assert [a.name for a in Cones(spec).of(X.now, steps={"Two"}).actions] == ["One", "Two"]
 
 
 def test_an_unused_choice_does_not_widen_a_slice():
@@ -91,7 +92,7 @@ def test_an_unused_choice_does_not_widen_a_slice():
     d.flag = d.choose("unrelated", high=d.y) > 0
     d.x = d.x + d.choose("steps", high=d.x)
     spec = Spec("toy", (X, Y, FLAG), {"x": 0, "y": 0, "flag": False}, (finish(d),))
-    assert [v.name for v in spec.relevant(X.now).variables] == ["x"]
+    assert [v.name for v in Cones(spec).of(X.now).variables] == ["x"]
 
 
 def test_the_actions_of_a_unit_share_their_fairness():

@@ -1,0 +1,96 @@
+"""Cones of influence: for a claim, the part of a spec that can influence what it speaks of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Set
+from dataclasses import replace
+
+from spec.terms import NEXT, Term, free_names
+from spec.tla import Action, Choice, Fairness, Spec
+
+
+class Cones:
+    """The cones of one spec. What influences each variable is worked out once."""
+
+    def __init__(self, spec: Spec) -> None:
+        """Reads every term of the spec."""
+        self.spec = spec
+        self._every = frozenset(v.name for v in spec.variables)
+        self._mates: dict[str, list[Action]] = {}
+        for action in spec.actions:
+            if action.unit and action.fairness is not Fairness.NONE:
+                self._mates.setdefault(action.unit, []).append(action)
+        self._needs = {name: frozenset(self._influences(name)) for name in self._every}
+
+    def of(self, *terms: Term, steps: Set[str] = frozenset()) -> Spec:
+        """Only the variables that can influence `terms`, and the actions that touch them.
+
+        What is dropped neither enables nor changes what is kept, so that runs of the two agree on what is kept. An
+        action that changes nothing kept is a stuttering step and goes too, unless `steps` names it: a claim about
+        steps that a stuttering step would break must see when such an action can be taken.
+        """
+        seeds = {n.removesuffix(NEXT) for t in terms for n in free_names(t)}
+        seeds.update(*(self._guards(a) for a in self.spec.actions if a.name in steps))
+        keep = self._closure(seeds & self._every)
+        kept = self._touching(keep, steps)
+        variables = tuple(v for v in self.spec.variables if v.name in keep)
+        return replace(
+            self.spec,
+            variables=variables,
+            init={v.name: self.spec.init[v.name] for v in variables},
+            actions=tuple(_restricted(a, keep) for a in kept),
+            dropped=frozenset(a.name for a in self.spec.actions) - {a.name for a in kept},
+        )
+
+    def _closure(self, names: Iterable[str]) -> Set[str]:
+        keep, new = set[str](), set(names)
+        while new:
+            keep |= new
+            new = set[str]().union(*(self._needs[name] for name in new)) - keep
+        return keep
+
+    def _influences(self, name: str) -> Iterator[str]:
+        """What decides when and how the variable changes."""
+        for action in self.spec.actions:
+            if name in action.updates:
+                reads = action.update_reads[name].union(*(_reads(action, c) for c in _used_choices(action, {name})))
+                yield from (reads | self._guards(action)) & self._every
+
+    def _guards(self, action: Action) -> Set[str]:
+        """What the guards of the action and of its fair unit read.
+
+        Fairness of a unit is met by any of its actions: half a unit would be assumed to do what the other half may.
+        """
+        return action.guard_reads.union(*(mate.guard_reads for mate in self._mates_of(action)))
+
+    def _mates_of(self, action: Action) -> list[Action]:
+        return [] if action.fairness is Fairness.NONE else self._mates.get(action.unit, [])
+
+    def _touching(self, keep: Set[str], steps: Set[str]) -> list[Action]:
+        """The actions that change something kept or that `steps` names, and the rest of their fair units."""
+        touching = [a for a in self.spec.actions if keep & a.updates.keys() or a.name in steps]
+        named = {mate.name for a in touching for mate in (a, *self._mates_of(a))}
+        return [a for a in self.spec.actions if a.name in named]
+
+
+def _reads(action: Action, choice: Choice) -> frozenset[str]:
+    return action.choice_reads[choice.term.decl().name()]
+
+
+def _used_choices(action: Action, keep: Set[str]) -> tuple[Choice, ...]:
+    """The choices that the kept updates depend on, through the ranges of others too.
+
+    A range is never empty (obligation 0), so an unused choice restricts nothing.
+    """
+    names = set[str]().union(*(action.update_reads[n] for n in keep & action.updates.keys()))
+    used: list[Choice] = []
+    for choice in reversed(action.choices):
+        if choice.term.decl().name() in names:
+            used.append(choice)
+            names |= _reads(action, choice)
+    return tuple(reversed(used))
+
+
+def _restricted(action: Action, keep: Set[str]) -> Action:
+    updates = {n: t for n, t in action.updates.items() if n in keep}
+    return replace(action, updates=updates, choices=_used_choices(action, keep), whole=action.whole or action)
