@@ -2,13 +2,16 @@
 VENV := .venv
 PY := $(VENV)/bin/python
 
-.PHONY: demo test lint generate bench clean
+.PHONY: demo test test-core lint generate bench clean
 
 demo: $(VENV)/.core ## the founding case: refuted, then proved with the remedy
 	@tools/demo.sh
 
 test: $(VENV)/.engine ## everything, the real engine included
 	$(PY) -m pytest
+
+test-core: $(VENV)/.tests ## what needs no engine, nor the programs that read alert rules
+	$(PY) -m pytest -m "not engine" --ignore=tests/engine --ignore=tests/alerts
 
 lint: $(VENV)/.engine
 	$(VENV)/bin/ruff check .
@@ -26,6 +29,9 @@ bench: $(VENV)/.engine
 
 $(VENV)/.core: pyproject.toml tools/setup.sh
 	tools/setup.sh core
+
+$(VENV)/.tests: pyproject.toml tools/setup.sh $(VENV)/.core
+	tools/setup.sh tests
 
 $(VENV)/.engine: pyproject.toml tools/setup.sh $(VENV)/.core
 	tools/setup.sh engine

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Sets up .venv for one tier: `core` is what the proof needs, `engine` adds SGLang's lean CPU set and the tools.
+# Sets up .venv for one tier: `core` is what the proof needs, `tests` adds what tests without an engine need, `engine`
+# adds SGLang's lean CPU set and the tools.
 # Only what is missing is installed, so that a repeated call is cheap.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-tier=${1:?"usage: tools/setup.sh core|engine"}
+tier=${1:?"usage: tools/setup.sh core|tests|engine"}
 venv=.venv
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 
@@ -12,11 +13,36 @@ fetch_debian() { # packages
   apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
 
+# Not every system has a plain python3, or one that is new enough. Of the others the oldest: it has most wheels.
+find_python() {
+  local name
+  for name in python3 $(compgen -c python3. | grep -xE 'python3\.[0-9]+' | sort -t. -k2 -nu); do
+    "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$name"; return; }
+  done
+  echo "setup: Python 3.11 or newer is needed" >&2
+  exit 2
+}
+
+# Debian's packages are parts of Debian's interpreters; any other brings its own, or cannot be used here.
+debian_package() { # interpreter, part
+  "$1" - "$2" <<'P'
+import sys
+if sys.base_prefix == "/usr":
+    print(f"python3.{sys.version_info.minor}-{sys.argv[1]}")
+else:
+    print(f"setup: {sys.executable} lacks what Debian calls {sys.argv[1]}; install it there", file=sys.stderr)
+    sys.exit(2)
+P
+}
+
 # An interrupted set-up may leave an interpreter without pip.
 if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
-  python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "setup: Python 3.11 or newer is needed" >&2; exit 2; }
-  python3 -c 'import ensurepip, venv' 2>/dev/null || fetch_debian python3-venv
-  python3 -m venv "$venv"
+  python=$(find_python)
+  if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+    package=$(debian_package "$python" venv)
+    fetch_debian "$package"
+  fi
+  "$python" -m venv "$venv"
 fi
 pip() { "$venv/bin/python" -m pip "$@"; }
 
@@ -24,6 +50,11 @@ case $tier in
 core)
   pip install -q -e .
   touch "$venv/.core"
+  ;;
+tests)
+  pip install -q -e ".[certify]"
+  "$venv/bin/python" tools/groups.py tests | xargs "$venv/bin/python" -m pip install -q
+  touch "$venv/.tests"
   ;;
 engine)
   # The file storage of HiCache compiles a hash with these on first use.
@@ -34,10 +65,13 @@ engine)
   # The alert rules are tested with the real programs; the tests start and stop their own.
   command -v promtool >/dev/null || need+=(prometheus)
   command -v prometheus-alertmanager >/dev/null || need+=(prometheus-alertmanager)
-  python3 - <<'P' || need+=(python3-dev)
+  if ! "$venv/bin/python" - <<'P'; then
 import os, sys, sysconfig
 sys.exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")))
 P
+    package=$(debian_package "$venv/bin/python" dev)
+    need+=("$package")
+  fi
   # The explicit-state peer of bench/; no test needs it.
   if ! command -v spin >/dev/null; then
     [ "$(id -u)" = 0 ] && need+=(spin gcc libc6-dev) || echo "setup: without spin, bench/peer.py has no peer" >&2
@@ -51,5 +85,5 @@ P
   "$venv/bin/python" tools/groups.py | xargs "$venv/bin/python" -m pip install -q
   touch "$venv/.engine"
   ;;
-*) echo "setup: unknown tier '$tier'; it is core or engine" >&2; exit 2 ;;
+*) echo "setup: unknown tier '$tier'; it is core, tests or engine" >&2; exit 2 ;;
 esac

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import requests
 from prometheus_client.parser import text_string_to_metric_families
 
 pytest.importorskip("sglang")
+
+import requests
 
 from engine_hooks.sglang.testbed import launch, tinymodel
 from engine_hooks.sglang.testbed.server import Server, ServerOptions
