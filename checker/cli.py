@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from checker.alerts.command import rules
+from checker.doctor.command import doctor
 from checker.interrupts import end_at_interrupts, raise_interrupts
 from checker.reporter import TerminalReporter
 from checker.verdict import EXIT_INTERNAL, EXIT_UNKNOWN, EXIT_USAGE, Verdict, exit_code
@@ -129,6 +130,7 @@ def main() -> None:
 
 
 main.add_command(rules)
+main.add_command(doctor)
 
 
 @main.command()

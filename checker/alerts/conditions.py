@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from checker.alerts import names
 from checker.alerts.model import WITHOUT_RANKS, Alert, Case, Recording, Settings, recent_events, series
 
 PAUSED = "instance:quiesce_paused_seconds:max"
@@ -41,7 +42,7 @@ def _cannot_succeed() -> Alert:
     mine, second = (series("stuck", rank, property="paused-flush-succeeds") for rank in (0, 1))
     fires = {"property": "paused-flush-succeeds"}
     return Alert(
-        name="FlushCannotSucceed",
+        name=names.STUCK,
         severity="critical",
         group=_GROUP,
         expr=f"max {WITHOUT_RANKS} (quiesce_stuck) == 1",
@@ -61,7 +62,7 @@ def _cannot_succeed() -> Alert:
 def _blocked(settings: Settings) -> Alert:
     mine = series("flush_blocked", ledger="write_through")
     return Alert(
-        name="FlushBlockedTooLong",
+        name=names.BLOCKED,
         severity="warning",
         group=_GROUP,
         wait=settings.settle,
@@ -82,7 +83,7 @@ def _paused(settings: Settings) -> Alert:
     limit = settings.paused_seconds // 60
     fires = {"process": "scheduler"}
     return Alert(
-        name="EnginePausedTooLong",
+        name=names.PAUSED,
         severity="warning",
         group=_GROUP,
         wait="1m",
@@ -103,7 +104,7 @@ def _pending(settings: Settings) -> Alert:
     start, second = (series("update_start_timestamp_seconds", rank) for rank in (0, 1))
     limit = settings.update_seconds // 60
     return Alert(
-        name="WeightUpdatePendingTooLong",
+        name=names.PENDING,
         severity="critical",
         group=_GROUP,
         wait="1m",
@@ -127,7 +128,7 @@ def _failed(settings: Settings) -> Alert:
     first = {"kind": "disk", "result": "failed"}
     late = {"kind": "distributed", "result": "unflushed"}
     return Alert(
-        name="WeightUpdateFailed",
+        name=names.FAILED,
         severity="warning",
         group=_GROUP,
         expr=recent_events('quiesce_updates_total{result=~"failed|unflushed"}', settings.recent),
@@ -146,7 +147,7 @@ def _failed(settings: Settings) -> Alert:
 def _ranks_differ(settings: Settings) -> Alert:
     one, two = (series("weight_epoch", rank) for rank in (0, 1))
     return Alert(
-        name="WeightsDifferAcrossRanks",
+        name=names.RANKS_DIFFER,
         severity="critical",
         group=_GROUP,
         wait=settings.settle,
@@ -165,7 +166,7 @@ def _ranks_differ(settings: Settings) -> Alert:
 def _versions(settings: Settings) -> Alert:
     mine = series("version_mismatch")
     return Alert(
-        name="WeightVersionsDisagree",
+        name=names.VERSIONS,
         severity="warning",
         group=_GROUP,
         wait=settings.settle,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from checker.alerts import names
 from checker.alerts.conditions import CHECK
 from checker.alerts.model import ENGINE, WITHOUT_RANKS, Alert, Case, Settings, series
 
@@ -23,7 +24,7 @@ def monitoring(settings: Settings) -> Iterator[Alert]:
 def _absent(settings: Settings) -> Alert:
     engine = f'{ENGINE_SERIES}{{job="{ENGINE["job"]}", instance="{ENGINE["instance"]}", tp_rank="0"}}'
     return Alert(
-        name="QuiesceMonitorAbsent",
+        name=names.ABSENT,
         severity="warning",
         group=_GROUP,
         wait=settings.unwatched,
@@ -44,7 +45,7 @@ def _hook(settings: Settings) -> Alert:
     mine, second = (series("hook_applied", rank, hook="flush") for rank in (0, 1))
     other = series("hook_applied", hook="pause")
     return Alert(
-        name="QuiesceHookNotApplied",
+        name=names.HOOK,
         severity="warning",
         group=_GROUP,
         wait=settings.unwatched,
@@ -64,7 +65,7 @@ def _hook(settings: Settings) -> Alert:
 def _spec(settings: Settings) -> Alert:
     each = f"count {WITHOUT_RANKS} (quiesce_info)"
     return Alert(
-        name="QuiesceSpecDiffersAcrossRanks",
+        name=names.SPEC,
         severity="warning",
         group=_GROUP,
         wait=settings.unwatched,
@@ -82,7 +83,7 @@ def _spec(settings: Settings) -> Alert:
 
 def _budget(settings: Settings) -> Alert:
     return Alert(
-        name="QuiesceChecksOverBudget",
+        name=names.BUDGET,
         severity="warning",
         group=_GROUP,
         wait="10m",

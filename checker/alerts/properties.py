@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from checker.alerts import names
 from checker.alerts.model import Alert, Case, Settings, recent_events, series
 from engine_hooks.monitor_text import NEEDS
 from spec.properties import Property
@@ -31,7 +32,7 @@ def violated(prop: Property, settings: Settings) -> Alert:
     """The alert of one watched property."""
     severity, symptom = _SYMPTOMS[prop.id]
     return Alert(
-        name=f"{camel(prop.id)}Violated",
+        name=names.violated(prop.id),
         severity=severity,
         group="quiesce.violations",
         expr=recent_events(f'quiesce_violations_total{{property="{prop.id}"}}', settings.recent),
@@ -39,11 +40,6 @@ def violated(prop: Property, settings: Settings) -> Alert:
         description=f"Property {prop.id} did not hold: {prop.statement}.",
         cases=_cases(prop.id),
     )
-
-
-def camel(property_id: str) -> str:
-    """The id as an alert's name has it: `no-stale-kv` is `NoStaleKv`."""
-    return "".join(part.capitalize() for part in property_id.split("-"))
 
 
 def _cases(property_id: str) -> tuple[Case, ...]:

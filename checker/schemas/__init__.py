@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from checker.doctor import results as doctor
 from checker.explain import Explanation
 from checker.manifest import Manifest
 from checker.results import Report
@@ -17,7 +18,12 @@ FOLDER = Path(__file__).parent
 
 def generated() -> Mapping[str, str]:
     """File name to text, for each answer."""
-    answers: Mapping[str, Any] = {"verify-1": Report, "explain-1": Explanation, "certificate-1": Manifest}
+    answers: Mapping[str, Any] = {
+        "verify-1": Report,
+        "explain-1": Explanation,
+        "certificate-1": Manifest,
+        "doctor-1": doctor.Report,
+    }
     return {f"{name}.json": _text(kind) for name, kind in answers.items()}
 
 

@@ -14,7 +14,7 @@ from promtool import DEPLOY, ROOT, failures, promtool, selectors
 from checker.alerts.generate import generated, out_of_date, write
 from checker.alerts.model import Settings
 from checker.alerts.plan import plan
-from checker.alerts.properties import camel
+from checker.alerts.names import violated
 from engine_hooks.metrics import PREFIX, RANK_LABELS, SERIES
 from engine_hooks.monitor_text import NEEDS
 
@@ -100,7 +100,7 @@ def test_an_alert_on_a_duration_without_its_slack_fails_a_silent_case(name: str,
 
 
 def test_each_watched_property_has_an_alert_and_violations_do_not_wait() -> None:
-    names = {f"{camel(property_id)}Violated" for property_id in NEEDS}
+    names = {violated(property_id) for property_id in NEEDS}
     assert {name for name in ALERTS if name.endswith("Violated")} == names
     assert not any(ALERTS[name].wait for name in names)
 

@@ -1,0 +1,117 @@
+"""The text of `/metrics` to our series, checked against what engine_hooks exports."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from engine_hooks.metrics import PREFIX, RANK_LABELS, SERIES
+
+ENGINE_PREFIX = "sglang:"
+_FLAGS = frozenset(("stuck", "paused", "flush_blocked", "hook_applied", "remedy_active", "version_mismatch"))
+_LONGEST_LINE = 8192
+_MOST_LINES = 50_000
+
+
+class ScrapeError(ValueError):
+    """An answer of `/metrics` that is not what an engine gives. The message says what is wrong, for a person."""
+
+
+@dataclass(frozen=True)
+class Scrape:
+    """Our series of one engine, by name without prefix; and whether it has series of SGLang's own."""
+
+    samples: Mapping[str, tuple[Sample, ...]]
+    is_engine: bool
+
+    @property
+    def has_ours(self) -> bool:
+        """Whether Quiesce runs there."""
+        return "info" in self.samples
+
+    def of(self, name: str, **labels: str) -> tuple[Sample, ...]:
+        """The samples of a series that carry these labels."""
+        return tuple(s for s in self.samples.get(name, ()) if labels.items() <= s.labels.items())
+
+    def by(self, name: str, label: str) -> dict[str, list[float]]:
+        """Label value to the values on all ranks, in the order of the text."""
+        found: dict[str, list[float]] = {}
+        for sample in self.of(name):
+            found.setdefault(sample.labels[label], []).append(sample.value)
+        return found
+
+
+def scrape(body: bytes) -> Scrape:
+    """Read an answer. Raises ScrapeError."""
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ScrapeError(f"/metrics is not text (byte {error.start} is not UTF-8)") from error
+    lines = text.splitlines()
+    is_engine = any(line.startswith(ENGINE_PREFIX) for line in lines)
+    found: dict[str, list[Sample]] = {}
+    for name, sample in _samples(_ours(lines)):
+        found.setdefault(name, []).append(sample)
+    return Scrape({name: tuple(samples) for name, samples in found.items()}, is_engine)
+
+
+def _ours(lines: list[str]) -> str:
+    """Our lines only: what else an engine exports need not be parsed."""
+    starts = (PREFIX, f"# TYPE {PREFIX}")
+    kept = [line for line in lines if line.startswith(starts)]
+    if len(kept) > _MOST_LINES:
+        raise ScrapeError(f"/metrics has {len(kept)} series of ours; no engine has more than {_MOST_LINES}")
+    for line in kept:
+        if len(line) > _LONGEST_LINE:
+            raise ScrapeError(f"/metrics has a line of {len(line)} characters, which starts: {line[:60]}")
+    return "\n".join(kept) + "\n"
+
+
+def _samples(text: str) -> Iterator[tuple[str, Sample]]:
+    try:
+        families = list(text_string_to_metric_families(text))
+    except (ValueError, IndexError, KeyError) as error:
+        raise ScrapeError(f"/metrics cannot be parsed: {error}") from error
+    for family in families:
+        _check_kind(family.name, family.type)
+        for sample in family.samples:
+            name = _known(sample.name)
+            if name is not None:
+                _check(name, sample)
+                yield sample.name.removeprefix(PREFIX), sample
+
+
+def _known(sample_name: str) -> str | None:
+    """The series that a sample belongs to; None for one of a later version."""
+    name = sample_name.removeprefix(PREFIX)
+    if name in SERIES:
+        return name
+    for suffix in ("_bucket", "_sum", "_count"):
+        if name.removesuffix(suffix) in SERIES:
+            return name.removesuffix(suffix)
+    return None
+
+
+def _check_kind(family: str, kind: str) -> None:
+    """The parser gives the samples of a TYPE that does not fit them to a family of their own, so this one is empty."""
+    bare = family.removeprefix(PREFIX)
+    name = bare if bare in SERIES else f"{bare}_total"
+    # Without a TYPE line the kind is not known, which is no contradiction.
+    if name in SERIES and kind not in (SERIES[name].kind, "unknown"):
+        raise ScrapeError(f"{PREFIX}{name} is a {kind} there, not a {SERIES[name].kind}")
+
+
+def _check(name: str, sample: Sample) -> None:
+    missing = {*RANK_LABELS, *SERIES[name].labels} - set(sample.labels)
+    if missing:
+        raise ScrapeError(f"{sample.name} lacks the labels {', '.join(sorted(missing))}")
+    if not math.isfinite(sample.value):
+        raise ScrapeError(f"{sample.name} is {sample.value}, not a number")
+    if name in _FLAGS and sample.value not in (0, 1):
+        raise ScrapeError(f"{sample.name} is {sample.value:g}, not 0 or 1")
+    if sample.value < 0:
+        raise ScrapeError(f"{sample.name} is {sample.value:g}, which is negative")
