@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import msgspec
@@ -61,6 +62,11 @@ def wait_for(condition):
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.002)
+
+
+def test_the_command_starts_where_interrupts_and_streams_are_looked_after():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["scripts"]["checker"] == "checker.__main__:main"
 
 
 @pytest.fixture

@@ -152,6 +152,16 @@ def test_another_interpreter_that_is_whole_needs_nothing_of_debian_s_python(mach
     assert "python" not in "".join(machine.calls("apt-get install"))
 
 
+def test_the_tests_without_an_engine_set_up_none():
+    command = ["make", "-n", "-B", "test-core"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.splitlines() == [
+        "tools/setup.sh core",
+        "tools/setup.sh tests",
+        '.venv/bin/python -m pytest -m "not engine" --ignore=tests/engine --ignore=tests/alerts',
+    ]
+
+
 def test_an_unknown_tier(machine):
     machine.python("python3", 11)
     done = machine.setup("everything")
