@@ -10,7 +10,18 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 
 fetch_debian() { # packages
   [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || { echo "setup: please install: $*" >&2; exit 2; }
-  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+  # Debian starts the services of what it installs; the tests start and stop their own, on the loopback.
+  local policy=/usr/sbin/policy-rc.d fresh=()
+  [ -e $policy ] || { printf '#!/bin/sh\nexit 101\n' >$policy && chmod +x $policy && fresh=("$policy"); }
+  for service in prometheus prometheus-alertmanager; do
+    [ -e "/lib/systemd/system/$service.service" ] || fresh+=("$service")
+  done
+  local done=0
+  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null || done=$?
+  for one in "${fresh[@]}"; do
+    if [ "$one" = $policy ]; then rm -f $policy; else systemctl disable -q "$one" 2>/dev/null || true; fi
+  done
+  return $done
 }
 
 # Not every system has a plain python3, or one that is new enough. Of the others the oldest: it has most wheels.
@@ -62,7 +73,8 @@ engine)
   command -v g++ >/dev/null || need+=(g++)
   command -v ninja >/dev/null || need+=(ninja-build)
   [ -e /usr/include/openssl/sha.h ] || need+=(libssl-dev)
-  # The alert rules are tested with the real programs; the tests start and stop their own.
+  # The alert rules are tested with the real programs, the runbooks by running their commands.
+  command -v curl >/dev/null || need+=(curl)
   command -v promtool >/dev/null || need+=(prometheus)
   command -v prometheus-alertmanager >/dev/null || need+=(prometheus-alertmanager)
   if ! "$venv/bin/python" - <<'P'; then

@@ -73,7 +73,8 @@ def _number(title: str, text: str, expr: str) -> Panel:
 
 def _fleet() -> tuple[Panel, ...]:
     engines = f"count by (job, instance) ({_on('quiesce_info')})"
-    unwatched = f"count by (job, instance) ({_on(ENGINE_SERIES)}) unless on (job, instance) quiesce_info"
+    engines_ = _on("", ENGINE_SERIES)
+    unwatched = f"count by (job, instance) ({engines_}) unless on (job, instance) quiesce_info"
     lost = f"min by (job, instance) ({_on('quiesce_hook_applied')}) == 0"
     stuck = f"max by (job, instance) ({_on('quiesce_stuck')}) == 1"
     paused = f"max by (job, instance) ({_on('quiesce_paused')}) == 1"

@@ -8,8 +8,12 @@ from checker.alerts import names
 from checker.alerts.conditions import CHECK
 from checker.alerts.model import ENGINE, WITHOUT_RANKS, Alert, Case, Settings, series
 
-ENGINE_SERIES = "sglang:max_total_num_tokens"
-"""A series that each SGLang with `--enable-metrics` exports from its start."""
+ENGINE_SERIES = '__name__=~"sglang[:_]max_total_num_tokens"'
+"""A series that each SGLang with `--enable-metrics` exports from its start.
+
+Asked for OpenMetrics, as Prometheus does, SGLang 0.5.23 answers with the colon of its names escaped; asked for plain
+text, or by a Prometheus that takes any UTF-8, with the colon.
+"""
 _GROUP = "quiesce.monitor"
 
 
@@ -22,18 +26,20 @@ def monitoring(settings: Settings) -> Iterator[Alert]:
 
 
 def _absent(settings: Settings) -> Alert:
-    engine = f'{ENGINE_SERIES}{{job="{ENGINE["job"]}", instance="{ENGINE["instance"]}", tp_rank="0"}}'
+    labels = f'{{job="{ENGINE["job"]}", instance="{ENGINE["instance"]}", tp_rank="0"}}'
+    engine, colon = f"sglang_max_total_num_tokens{labels}", f"sglang:max_total_num_tokens{labels}"
     return Alert(
         name=names.ABSENT,
         severity="warning",
         group=_GROUP,
         wait=settings.unwatched,
-        expr=f"max by (job, instance) ({ENGINE_SERIES}) unless on (job, instance) quiesce_info",
+        expr=f"max by (job, instance) ({{{ENGINE_SERIES}}}) unless on (job, instance) quiesce_info",
         summary="{{ $labels.instance }}: runs without Quiesce.",
         description="Prometheus scrapes the engine and finds none of our series: nothing of the protocol is watched"
         " there, and no other alert of ours can fire.",
         cases=(
             Case("an engine without our series for 6 min", {engine: "4096x20"}, at="6m", fires={}),
+            Case("one whose names keep their colon", {colon: "4096x20"}, at="6m", fires={}),
             Case("an engine that has just started", {engine: "_x15 4096x10"}),
             Case("an engine with our series", {engine: "4096x20", _info(0, "a"): "1x20"}),
             Case("no engine", {}),

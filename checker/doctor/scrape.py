@@ -11,7 +11,8 @@ from prometheus_client.samples import Sample
 
 from engine_hooks.metrics import PREFIX, RANK_LABELS, SERIES
 
-ENGINE_PREFIX = "sglang:"
+ENGINE_PREFIXES = ("sglang:", "sglang_")
+"""Of SGLang's own series; the second where the colon is escaped."""
 _FLAGS = frozenset(("stuck", "paused", "flush_blocked", "hook_applied", "remedy_active", "version_mismatch"))
 _LONGEST_LINE = 8192
 _MOST_LINES = 50_000
@@ -52,7 +53,7 @@ def scrape(body: bytes) -> Scrape:
     except UnicodeDecodeError as error:
         raise ScrapeError(f"/metrics is not text (byte {error.start} is not UTF-8)") from error
     lines = text.splitlines()
-    is_engine = any(line.startswith(ENGINE_PREFIX) for line in lines)
+    is_engine = any(line.startswith(ENGINE_PREFIXES) for line in lines)
     found: dict[str, list[Sample]] = {}
     for name, sample in _samples(_ours(lines)):
         found.setdefault(name, []).append(sample)

@@ -53,7 +53,9 @@ def selectors(expression: str) -> Iterator[Selector]:
 
 def _walk(node: Any) -> Iterator[Selector]:
     if isinstance(node, promql_parser.VectorSelector):
-        yield Selector(node.name, tuple((m.name, m.value) for m in node.matchers.matchers))
+        labels = {m.name: m.value for m in node.matchers.matchers}
+        name = node.name or labels.pop("__name__")
+        yield Selector(name, tuple(labels.items()))
     parts = ("expr", "lhs", "rhs", "vector_selector", "param")
     for part in (getattr(node, name, None) for name in parts):
         if part is not None:

@@ -46,6 +46,8 @@ class ServerOptions:
     """Arguments of the server beyond `launch.engine_args`."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables beyond `launch.environment`."""
+    port: int = 0
+    """0 takes a free one. A server that follows another on the same port is, to a scraper, the same one restarted."""
     start_seconds: float = 240.0
     """How long to wait for it to come up."""
 
@@ -62,7 +64,7 @@ class Server:
         self.control = Control(options.folder / "control")
         self.storage = options.folder / "storage"
         self.log_file = options.folder / "server.log"
-        self.port = _free_port()
+        self.port = options.port or free_port()
         self.url = f"http://{_HOST}:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -160,7 +162,8 @@ class Server:
         return f"Its log ({self.log_file}) ends:\n{self.log()[-_LOG_TAIL_CHARACTERS:]}"
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of the loopback on which nobody listens now."""
     with socket.socket() as probe:
         probe.bind((_HOST, 0))
         return int(probe.getsockname()[1])

@@ -1,0 +1,254 @@
+"""From a violation in the real engine to a page, and from the page to the cause: real Prometheus, real Alertmanager.
+
+The engine keeps its port when it is restarted, so that all of it is one target.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+import requests
+from harness import PROMPT, REMEDY, WAIT_SECONDS, Engine, Models, Setup, wait_until
+from pager import BOUND_SECONDS, HOST, Pager, paging
+
+from checker.alerts.monitoring import ENGINE_SERIES
+from checker.alerts.plan import plan
+from checker.doctor.fetch import Limits
+from checker.doctor.visit import visit
+from engine_hooks.sglang.testbed.server import Server, ServerOptions, free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from checker.doctor.results import Diagnosis
+
+pytestmark = pytest.mark.engine
+
+ROOT = Path(__file__).resolve().parents[2]
+STUCK = "FlushCannotSucceed"
+PROVOKED = {STUCK, "PausedFlushSucceedsViolated", "UpdateFlushesViolated", "WeightUpdateFailed"}
+"""What the founding case fires: that no flush can succeed, that one could not, and what the trainer was answered."""
+
+
+@contextmanager
+def serving(folder: Path, model: Path, port: int, remedies: str) -> Iterator[Engine]:
+    setup = Setup("overlap", "none", remedies)
+    folder.mkdir()
+    options = ServerOptions(
+        model, folder, arguments=setup.arguments, environment=setup.environment, port=port, start_seconds=480
+    )
+    with Server(options) as server:
+        yield Engine(server, model)
+
+
+class Stage:
+    """One target: its engine, started when it is asked for, and whoever is paged."""
+
+    def __init__(self, folder: Path, models: Models, port: int, pager: Pager) -> None:
+        self.models, self.pager = models, pager
+        self._folder, self._port = folder, port
+        self._running: tuple[str, Engine] | None = None
+        self._open = ExitStack()
+        self._started = 0
+
+    def engine(self, remedies: str = "") -> Engine:
+        """The engine with these remedies; the one that runs is ended first if it has others."""
+        if self._running is None or self._running[0] != remedies:
+            self.end()
+            self._started += 1
+            folder = self._folder / f"engine-{self._started}"
+            engine = self._open.enter_context(serving(folder, self.models.old, self._port, remedies))
+            self._running = (remedies, engine)
+        return self._running[1]
+
+    def end(self) -> None:
+        self._running = None
+        self._open.close()
+
+
+@pytest.fixture(scope="module")
+def stage(models: Models, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    folder, port = tmp_path_factory.mktemp("pager"), free_port()
+    with paging(folder, f"{HOST}:{port}") as pager:
+        one = Stage(folder, models, port, pager)
+        try:
+            yield one
+        finally:
+            one.end()
+
+
+def update(engine: Engine, model: Path, version: str) -> bool:
+    body = {"model_path": str(model), "flush_cache": True, "weight_version": version}
+    answer = requests.post(engine.server.url + "/update_weights_from_disk", json=body, timeout=WAIT_SECONDS)
+    return bool(answer.json()["success"])
+
+
+def provoke(engine: Engine, model: Path, version: str) -> float:
+    """The founding case: a write-through in flight at the pause, then an update. Returns when it was answered (s)."""
+    engine.rank.d2h.hold()
+    stream = engine.generate(PROMPT, 200)
+    engine.rank.d2h.wait_in_flight()
+    stream.wait_tokens(1)
+    engine.pause("retract")
+    assert not update(engine, model, version)
+    return time.monotonic()
+
+
+def diagnosis(engine: Engine) -> Diagnosis:
+    (found,) = visit([engine.server.url], Limits(30)).engines
+    return found
+
+
+def say(capsys: pytest.CaptureFixture[str], text: str) -> None:
+    with capsys.disabled():
+        sys.stdout.write(f"\n  {text}")
+
+
+def commands_of(runbook: str) -> list[str]:
+    """The commands under `What to do now`, in order."""
+    text = (ROOT / "deploy" / "runbooks" / f"{runbook}.md").read_text()
+    section = text.partition("## What to do now")[2].partition("\n## ")[0]
+    blocks = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
+    return [line.strip() for block in blocks for line in block.strip().splitlines()]
+
+
+def run(line: str, engine: Engine) -> str:
+    """What a command of a runbook prints."""
+    environment = {"ENGINE": engine.server.url, "PATH": "/usr/bin:/bin"}
+    command = ["/bin/bash", "-c", line]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=90, env=environment)
+    assert done.returncode == 0, (line, done.stdout, done.stderr)
+    return done.stdout
+
+
+def test_a_run_without_provocation_pages_nobody(stage: Stage) -> None:
+    engine, pager = stage.engine(), stage.pager
+    for model in (stage.models.new, stage.models.old):
+        engine.ask(PROMPT)
+        engine.settle()
+        engine.pause("retract")
+        assert engine.update_from_disk(model).success
+        engine.continue_()
+    pager.wait_scrapes(3)
+    assert pager.pages == []
+    assert pager.query("ALERTS") == []
+    found = diagnosis(engine)
+    assert (found.state, found.engine, found.ranks, len(found.watched)) == ("healthy", "sglang 0.5.23", 1, 8)
+    assert list(found.weight_loads) == [2]
+
+
+def test_the_dashboard_and_the_rules_query_what_the_engine_exports(stage: Stage) -> None:
+    stage.engine()
+    pager = stage.pager
+    pager.wait_scrapes(1)
+    names = {series["metric"]["__name__"] for series in pager.query('{__name__=~"quiesce_.+|instance:.+"}')}
+    dashboard = json.loads((ROOT / "deploy" / "grafana" / "quiesce.json").read_text())
+    queries = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
+    for variable, value in (("$__rate_interval", "10s"), ("$job", ".*"), ("$instance", ".*")):
+        queries = [query.replace(variable, value) for query in queries]
+    queries += [rule.expr for rule in (*plan().alerts, *plan().recordings)]
+    for query in queries:
+        pager.query(query)
+        asked = set(re.findall(r"\b(?:quiesce_|instance:quiesce_)[a-z0-9_:]+", query))
+        assert asked
+        assert asked <= names, asked - names
+    # A name that nothing exports is found to be one.
+    assert "quiesce_moons" not in names
+    # The engine's own series, by which one without Quiesce is known.
+    assert pager.query(f"count({{{ENGINE_SERIES}}})")[0]["value"][1] == "1"
+
+
+def test_the_founding_case_pages_in_time_and_its_runbook_ends_it(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine, pager = stage.engine(), stage.pager
+    before = time.monotonic()
+    provoked = provoke(engine, stage.models.new, "v2")
+    pages = {name: pager.wait_page(name, before) for name in PROVOKED}
+    took = {name: page.at - provoked for name, page in pages.items()}
+    for name, seconds in sorted(took.items()):
+        say(capsys, f"{name}: paged {seconds:.1f} s after the update was refused (bound {BOUND_SECONDS} s)")
+    assert max(took.values()) <= BOUND_SECONDS
+    assert pager.firing() == PROVOKED
+    page = pages[STUCK]
+    assert page.labels["severity"] == "critical"
+    assert page.labels["instance"] == pager.target
+    assert page.annotations["summary"] == f"{pager.target}: no flush can succeed until it is resumed."
+    assert (ROOT / page.annotations["runbook_url"]).exists()
+
+    found = diagnosis(engine)
+    assert (found.state, found.runbooks[0]) == ("stuck", STUCK)
+    assert found.flush is not None
+    assert (found.flush.can_succeed, [b.name for b in found.flush.blockers]) == ("no", ["write_through"])
+    # What the monitor exports of the versions is what scheduler and tokenizer themselves answer.
+    assert found.versions == {"scheduler": ("v2",), "tokenizer": ("default",)}
+    assert engine.metrics().value("quiesce_version_mismatch") == 1
+    assert engine.metrics().value("quiesce_update_start_timestamp_seconds") == 0
+    assert found.paused_seconds is not None
+    # The engine's Date has whole seconds.
+    assert abs(found.paused_seconds - (time.monotonic() - provoked)) < 3
+    command = [sys.executable, "-c", "from checker.cli import main; main()", "doctor", "--url", engine.server.url]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=ROOT)
+    assert done.returncode == 1
+    assert "held back by write_through" in done.stdout
+
+    engine.rank.d2h.release()
+    commands = commands_of(STUCK)
+    assert len(commands) == 4
+    resumed = time.monotonic()
+    answers = [run(line.replace("PATH OF THE WEIGHTS", str(stage.models.new)), engine) for line in commands]
+    assert "Cache flushed" in answers[2]
+    assert '"success":true' in answers[3]
+    resolved = pager.wait_page(STUCK, resumed, firing=False)
+    say(capsys, f"{STUCK}: resolved {resolved.at - resumed:.1f} s after its runbook was begun")
+    wait_until(lambda: not pager.firing(), "all are resolved")
+    # Resumed by the runbook, nothing was served from the old weights' cache.
+    assert "NoStaleKvViolated" not in {page.name for page in pager.pages}
+
+
+def test_restarted_with_the_remedy_the_alert_is_resolved_and_stays_away(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine, pager = stage.engine(), stage.pager
+    before = time.monotonic()
+    provoke(engine, stage.models.old, "v3")
+    pager.wait_page(STUCK, before)
+    ended = time.monotonic()
+    engine = stage.engine(REMEDY)
+    say(capsys, f"restarted with the remedy in {time.monotonic() - ended:.1f} s")
+    resolved = pager.wait_page(STUCK, ended, firing=False)
+    say(capsys, f"{STUCK}: resolved {resolved.at - ended:.1f} s after the restart was begun")
+    assert engine.metrics().value("quiesce_remedy_active", remedy=REMEDY) == 1
+    wait_until(lambda: not pager.firing(), "all are resolved")
+
+    # The same provocation; the trainer flushes until it succeeds.
+    before = time.monotonic()
+    provoke(engine, stage.models.new, "v4")
+    engine.rank.d2h.release()
+    engine.flush_until_done()
+    assert update(engine, stage.models.new, "v4")
+    engine.continue_()
+    pager.wait_scrapes(3)
+    again = {page.name for page in pager.pages if page.firing and page.at >= before}
+    # The first attempt was refused, which the remedy does not change; and nothing was stuck.
+    assert again == {"UpdateFlushesViolated", "WeightUpdateFailed"}
+    assert list(diagnosis(engine).remedies) == [REMEDY]
+
+
+def listening(process: psutil.Process) -> set[str]:
+    return {f"{c.laddr.ip}:{c.laddr.port}" for c in process.net_connections() if c.status == "LISTEN"}
+
+
+def test_all_listens_on_the_loopback(stage: Stage) -> None:
+    ports = {process.name(): listening(process) for process in psutil.Process().children()}
+    assert ports["prometheus"] == {stage.pager.url.removeprefix("http://")}
+    assert [address.split(":")[0] for address in ports["prometheus-alertmanager"]] == [HOST]
