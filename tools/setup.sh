@@ -16,12 +16,12 @@ fetch_debian() { # packages
   for service in prometheus prometheus-alertmanager; do
     [ -e "/lib/systemd/system/$service.service" ] || fresh+=("$service")
   done
-  local done=0
-  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null || done=$?
+  local result=0
+  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null || result=$?
   for one in "${fresh[@]}"; do
     if [ "$one" = $policy ]; then rm -f $policy; else systemctl disable -q "$one" 2>/dev/null || true; fi
   done
-  return $done
+  return $result
 }
 
 # Not every system has a plain python3, or one that is new enough. Of the others the oldest: it has most wheels.

@@ -8,6 +8,11 @@ import click
 
 from checker.reporter import TerminalReporter
 from checker.verdict import EXIT_PROVED, EXIT_REFUTED
+from spec.errors import QuiesceError
+
+
+class ToolsMissingError(QuiesceError):
+    """The libraries that rules are written with are not installed. Remedy: the command in the text."""
 
 
 @click.command()
@@ -17,7 +22,10 @@ from checker.verdict import EXIT_PROVED, EXIT_REFUTED
 @click.pass_context
 def rules(ctx: click.Context, check: bool, into: str, runbooks: str | None) -> None:  # noqa: FBT001 - click passes flags by name
     """Write alert rules with their tests, runbooks and a dashboard."""
-    from checker.alerts import generate  # noqa: PLC0415 - the help needs none of this
+    try:
+        from checker.alerts import generate  # noqa: PLC0415 - the help needs none of this
+    except ModuleNotFoundError as error:
+        raise ToolsMissingError(f"{error}; install what it writes with: pip install 'quiesce[alerts]'") from error
     from checker.alerts.model import Settings  # noqa: PLC0415
 
     settings = Settings(runbooks=runbooks) if runbooks else Settings()

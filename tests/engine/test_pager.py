@@ -22,6 +22,7 @@ from pager import BOUND_SECONDS, HOST, Pager, paging
 
 from checker.alerts.monitoring import ENGINE_SERIES
 from checker.alerts.plan import plan
+from checker.alerts.requests import COMMANDS, command
 from checker.doctor.fetch import Limits
 from checker.doctor.visit import visit
 from engine_hooks.sglang.testbed.server import Server, ServerOptions, free_port
@@ -165,6 +166,19 @@ def test_the_dashboard_and_the_rules_query_what_the_engine_exports(stage: Stage)
     assert "quiesce_moons" not in names
     # The engine's own series, by which one without Quiesce is known.
     assert pager.query(f"count({{{ENGINE_SERIES}}})")[0]["value"][1] == "1"
+
+
+def test_every_request_of_the_runbooks_is_one_that_the_engine_answers(stage: Stage) -> None:
+    engine = stage.engine()
+    order = ["pause", "abort-all", "flush-until-done", "continue", "flush", "pause-abort", "continue"]
+    answers = {name: run(COMMANDS[name], engine) for name in order}
+    assert "Cache flushed" in answers["flush"]
+    assert run(COMMANDS["tokenizer-version"], engine).strip() == "default"
+    assert run(COMMANDS["scheduler-versions"], engine).strip() == "['default']"
+    assert '"success":true' in run(COMMANDS["update"].replace("PATH OF THE WEIGHTS", str(stage.models.old)), engine)
+    assert {*order, "tokenizer-version", "scheduler-versions", "update", "doctor"} == set(COMMANDS)
+    shown = run(command("series stuck|paused"), engine)
+    assert 'quiesce_stuck{dp_rank="0",pp_rank="0",property="paused-flush-succeeds",tp_rank="0"} 0.0' in shown
 
 
 def test_the_founding_case_pages_in_time_and_its_runbook_ends_it(
