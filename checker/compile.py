@@ -16,9 +16,10 @@ import z3
 
 from checker import schemas
 from checker.digest import spec_digest
-from checker.proof.refute import stuck_region
+from checker.proof.refute import Sought, stuck_region
+from checker.subject import Subject
 from checker.translate import to_python
-from checker.workbench import Subject, Workbench
+from checker.workbench import Workbench
 from spec.profile import Configuration, Profile, load_profile
 from spec.properties import chosen
 from spec.protocol import Protocol
@@ -120,7 +121,7 @@ class Compiler:
         if stuck_region(piece.system, claim, piece.lemmas) is None:
             return _Region(configuration, remedies, None, ())
         # Again without lemmas: closed in every state that a probe may report, not only in those the spec can reach.
-        stuck = stuck_region(piece.system, claim, (), fewest=False)
+        stuck = stuck_region(piece.system, claim, (), Sought(fewest=False))
         if stuck is None:
             return _Region(configuration, remedies, None, ())
         ledgers = subject.protocol.ledgers

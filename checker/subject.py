@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from checker.proof.interpreter import Interpreter
+from checker.proof.interpreter import Interpreter, Step
 from checker.proof.lemmas import Known, Samples, find_lemmas
 from checker.proof.system import Falls, Limits, System, Tally, check_naturals, falling
 from checker.proof.unroll import Unrolling
@@ -14,6 +15,9 @@ from spec.cone import Cones
 from spec.protocol import Protocol
 from spec.terms import BoolTerm, Term
 from spec.tla import Spec
+
+_MORE = 4
+"""How many times as many random runs are made where the first ones leave a claim open."""
 
 
 @dataclass
@@ -38,6 +42,13 @@ class Slice:
     def samples(self) -> Samples:
         """Random runs."""
         return self.subject.samples if self.subject.walk_whole else walk(self.walker, self.subject.limits)
+
+    @cached_property
+    def more_runs(self) -> Sequence[tuple[Step, ...]]:
+        """Many more random runs."""
+        if self.subject.walk_whole:
+            return self.subject.more_runs
+        return more_runs(self.walker, self.subject.limits)
 
     @cached_property
     def lemmas(self) -> list[BoolTerm]:
@@ -94,6 +105,11 @@ class Subject:
         """Random runs of the whole spec."""
         return walk(self.interpreter, self.limits)
 
+    @cached_property
+    def more_runs(self) -> Sequence[tuple[Step, ...]]:
+        """Many more random runs of the whole spec."""
+        return more_runs(self.interpreter, self.limits)
+
     def slice(self, *terms: Term, steps: AbstractSet[str] = frozenset()) -> Slice:
         """The slice that these terms need, with the actions in `steps` kept even where they change nothing in it."""
         spec = self.cones.of(*terms, steps=steps)
@@ -107,6 +123,11 @@ class Subject:
         inside = [k for k, piece in self.slices.items() if k < key and "lemmas" in vars(piece)]
         largest = max(inside, key=len, default=None)
         return None if largest is None else Known(largest, self.slices[largest].lemmas)
+
+
+def more_runs(interpreter: Interpreter, limits: Limits) -> Sequence[tuple[Step, ...]]:
+    """Other random runs, several times as many."""
+    return interpreter.walks(_MORE * limits.walks, limits.walk_length, limits.seed + 1)
 
 
 def walk(interpreter: Interpreter, limits: Limits) -> Samples:

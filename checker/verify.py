@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from functools import partial
 from typing import TYPE_CHECKING
 
+from checker import workers
 from checker.digest import spec_digest
 from checker.results import SCHEMA, EngineInfo, Report, Result, Trace, TraceStep, overall
 from checker.verdict import Verdict, worst
@@ -84,58 +82,47 @@ def _report(request: Request, results: list[Result], *, complete: bool) -> Repor
 def _run(request: Request, configurations: Sequence[Configuration]) -> Iterator[list[Result]]:
     # Forked before this process has made any Z3 term, so that each worker starts with an empty context of its own.
     # One worker too: an interrupt that arrives while Python frees a Z3 term is lost, and here nothing does.
-    chains = _chains(configurations)
-    workers = min(request.workers, len(chains))
-    pool = ProcessPoolExecutor(
-        workers, mp_context=get_context("fork"), initializer=_start_worker, initargs=(os.getpid(),)
-    )
-    try:
-        futures: list[Future[list[Result]]] = [pool.submit(verify_chain, request, chain) for chain in chains]
-        for future in as_completed(futures):
-            yield future.result()
-    except BaseException:
-        _stop(pool)
-        raise
-    pool.shutdown()
+    chains = _chains(request, configurations)
+    return workers.results(partial(_in_worker, request), chains, request.workers)
 
 
-def _stop(pool: ProcessPoolExecutor) -> None:
-    """End the workers now: a solver in the middle of a query does not look at anything else."""
-    # The executor has no public way to do this before Python 3.14.
-    for process in list((getattr(pool, "_processes", None) or {}).values()):
-        process.terminate()
-    pool.shutdown(wait=False, cancel_futures=True)
+def _in_worker(request: Request, chain: Sequence[Configuration]) -> Iterator[list[Result]]:
+    import z3  # noqa: PLC0415
+
+    # Z3's Python layer checks the sorts of all that it is given. The tests run with these checks; they cost a tenth.
+    z3.z3.Z3_DEBUG = False
+    return verify_chain(request, chain)
 
 
-def _start_worker(parent: int) -> None:
-    """The parent answers the interrupt and ends its workers; a worker whose parent was killed ends itself."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _chains(request: Request, configurations: Sequence[Configuration]) -> list[list[Configuration]]:
+    """Configurations of one loop, decided one after the other: what one teaches helps the next.
 
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def _chains(configurations: Sequence[Configuration]) -> list[list[Configuration]]:
-    """Configurations that differ in the pause mode alone: what one teaches helps the next. The dear ones come first."""
-    chains: dict[tuple[str, str], list[Configuration]] = {}
+    However many workers there are: with other chains other ranks would be found, and what is printed would differ.
+    """
+    chains: dict[str, list[Configuration]] = {}
     for configuration in configurations:
-        chains.setdefault((configuration.storage, configuration.loop), []).append(configuration)
-    return [chains[key] for key in sorted(chains, key=lambda key: (key[0] == "none", key[1] != "overlap"))]
+        chains.setdefault(configuration.loop, []).append(configuration)
+    return [sorted(chain, key=partial(_teaches, request.profile)) for chain in chains.values()]
 
 
-def verify_chain(request: Request, configurations: Sequence[Configuration]) -> list[Result]:
+def _teaches(profile: Profile, configuration: Configuration) -> tuple[bool, bool, int]:
+    """The fewer ledgers there are, and the less a pause does, the more of what is found holds in the others."""
+    mode = profile.pause[configuration.mode]
+    return configuration.storage != "none", not mode.sets_flag, len(mode.steps)
+
+
+def verify_chain(request: Request, configurations: Sequence[Configuration]) -> Iterator[list[Result]]:
     """Every chosen property in each of these configurations, one after the other."""
     from checker.hints import Hints  # noqa: PLC0415
 
-    hints = Hints()
-    return [result for c in configurations for result in verify_configuration(request, c, hints)]
+    hints: Hints[Decided] = Hints()
+    for configuration in configurations:
+        yield verify_configuration(request, configuration, hints)
 
 
-def verify_configuration(request: Request, configuration: Configuration, hints: Hints | None = None) -> list[Result]:
+def verify_configuration(
+    request: Request, configuration: Configuration, hints: Hints[Decided] | None = None
+) -> list[Result]:
     """Every chosen property in one configuration."""
     from checker.proof.system import Limits  # noqa: PLC0415
     from checker.workbench import Workbench  # noqa: PLC0415

@@ -14,6 +14,7 @@ import z3
 
 from checker.confirm import Confirmed, confirm, over
 from checker.hints import Hints, Parts
+from checker.proof.carry import carried, carried_region
 from checker.proof.guardrails import vacuous
 from checker.proof.interpreter import Interpreter, Step, Value
 from checker.proof.lemmas import Known, find_lemmas
@@ -21,6 +22,8 @@ from checker.proof.liveness import Gap, LeadsToSearch, prove_finitely_often
 from checker.proof.obligations import Proof
 from checker.proof.refute import (
     Refutation,
+    Sought,
+    Stuck,
     refute_by_lasso,
     refute_by_stuck_region,
     refute_finitely_often,
@@ -67,7 +70,7 @@ class Workbench:
         profile: Profile,
         configuration: Configuration,
         limits: Limits | None = None,
-        hints: Hints | None = None,
+        hints: Hints[Decided] | None = None,
     ) -> None:
         """Nothing is built before the first claim. `hints` are those of configurations decided before, and grow."""
         self.profile = profile
@@ -104,7 +107,7 @@ class Trail:
     """The hints for one claim."""
 
     key: str
-    hints: Hints
+    hints: Hints[Decided]
 
     @property
     def runs(self) -> Sequence[tuple[Step, ...]]:
@@ -117,6 +120,12 @@ class Trail:
         return min((run for run in found if run), key=weight, default=None)
 
     @property
+    def flag(self) -> BoolTerm | None:
+        """The flag inside which a stuck region was found elsewhere."""
+        before = self.hints.decided.get(self.key)
+        return before.refutation.stuck.flag if before and before.refutation and before.refutation.stuck else None
+
+    @property
     def rank(self) -> Sequence[Parts]:
         """The rank that proved it elsewhere."""
         return self.hints.ranks.get(self.key, ())
@@ -126,6 +135,7 @@ def decide_part(subject: Subject, part: Part, trail: Trail | None = None) -> Dec
     """One claim: a proof, a confirmed counterexample, or neither."""
     trail = trail or Trail("", Hints())
     decided = _guarded(_decide(subject, part, trail))
+    trail.hints.decided[trail.key] = decided
     if decided.confirmed is not None:
         trail.hints.refuted(trail.key, decided.confirmed.steps)
     elif decided.proof is not None:
@@ -148,11 +158,29 @@ def _decide(subject: Subject, part: Part, trail: Trail) -> Decided:
     claim = part.claim
     piece = subject.slice(*_terms(claim), steps=_steps(subject, claim))
     try:
+        carried = _carried(subject, part, piece, trail)
+        if carried:
+            return carried
         if isinstance(claim, Always | EachStep):
             return _safety(subject, part, claim, piece, trail)
         return _liveness(subject, part, claim, piece, trail)
     except UndecidedError as error:
         return Decided(part, Verdict.UNKNOWN, "undecided", piece.system, note=f"the solver gave up: {error}")
+
+
+def _carried(subject: Subject, part: Part, piece: Slice, trail: Trail) -> Decided | None:
+    """What decided the claim in the configuration before, where it does so here too."""
+    before = trail.hints.decided.get(trail.key)
+    if before is None or before.system is None:
+        return None
+    if before.proof:
+        proof = carried(before.system, piece.system, before.proof, part.claim)
+        return Decided(part, Verdict.PROVED, before.method, piece.system, proof) if proof else None
+    stuck = before.refutation.stuck if before.refutation else None
+    region = carried_region(before.system, piece.system, stuck) if stuck else None
+    run = _way_into(region, piece, trail) if region else None
+    refutation = refute_by_stuck_region(piece.unrolling, piece.interpreter, region, run) if region and run else None
+    return _refuted(subject, part, piece.system, refutation) if refutation else None
 
 
 def _terms(claim: Claim) -> Iterable[Term]:
@@ -178,12 +206,17 @@ def _possible(term: BoolTerm) -> bool:
 
 def _safety(subject: Subject, part: Part, claim: Always | EachStep, piece: Slice, trail: Trail) -> Decided:
     """Cheap before dear: known runs, random runs, induction without lemmas and with them, all runs, Spacer."""
-    broken = _broken_by_a_run(claim, piece, trail)
+    breaks = _breaking_state(piece.walker, claim) if isinstance(claim, Always) else _breaking_step(claim)
+    broken = _broken_by_a_run(breaks, piece, trail)
     if broken:
         return _refuted(subject, part, piece.system, broken)
     proof = _by_induction(claim, piece)
     if proof:
         return Decided(part, Verdict.PROVED, "induction", piece.system, proof)
+    # Not inductive, so it is likely false: many more random runs cost less than the search that follows.
+    found = shortest(piece.walker, piece.more_runs, breaks)
+    if found:
+        return _refuted(subject, part, piece.system, Refutation(Run(found), "random-run"))
     run = refute_safety(piece.unrolling, claim)
     if run:
         return _refuted(subject, part, piece.system, Refutation(run, "shortest-run"))
@@ -208,9 +241,8 @@ def _by_induction(claim: Always | EachStep, piece: Slice) -> Proof | None:
     return prove_always(system, claim, find_lemmas(system, piece.samples, [claim.holds], wanted))
 
 
-def _broken_by_a_run(claim: Always | EachStep, piece: Slice, trail: Trail) -> Refutation | None:
+def _broken_by_a_run(breaks: Breaks, piece: Slice, trail: Trail) -> Refutation | None:
     """A run that broke the claim in another configuration and breaks it here, or a random one; shrunk."""
-    breaks = _breaking_state(piece.walker, claim) if isinstance(claim, Always) else _breaking_step(claim)
     known = trail.shrunk(piece.walker, breaks)
     if known:
         return Refutation(Run(known), "known-run")
@@ -268,19 +300,24 @@ def _leads_to(claim: LeadsTo, piece: Slice, trail: Trail) -> tuple[Proof | Gap, 
 
 
 def _stuck(claim: LeadsTo, piece: Slice, trail: Trail) -> Refutation | None:
-    """A stuck region that some run reaches: a known one, a random one, or one that the solver finds."""
-    stuck = stuck_region(piece.system, claim, piece.lemmas, piece.samples)
+    """A stuck region that some run reaches."""
+    stuck = stuck_region(piece.system, claim, piece.lemmas, Sought(piece.samples, trail.flag))
     if stuck is None:
         return None
+    return refute_by_stuck_region(piece.unrolling, piece.interpreter, stuck, _way_into(stuck, piece, trail))
+
+
+def _way_into(stuck: Stuck, piece: Slice, trail: Trail) -> Run | None:
+    """A run into the region: none where it starts there, a known one, or a random one."""
     inside = piece.walker.holds(stuck.region)
 
     def reaches(step: Step, _before: Mapping[str, Value]) -> bool:
         return inside(step.state)
 
-    run: tuple[Step, ...] | None = ()
-    if not inside(piece.walker.initial()):
-        run = trail.shrunk(piece.walker, reaches) or shortest(piece.walker, piece.samples.runs, reaches)
-    return refute_by_stuck_region(piece.unrolling, piece.interpreter, stuck, None if run is None else Run(run))
+    if inside(piece.walker.initial()):
+        return Run(())
+    run = trail.shrunk(piece.walker, reaches) or shortest(piece.walker, piece.samples.runs, reaches)
+    return Run(run) if run else None
 
 
 def _seems_stuck(claim: LeadsTo, piece: Slice) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from spec.terms import NEXT, Term, free_names
@@ -20,9 +21,9 @@ class Cones:
         for action in spec.actions:
             if action.unit and action.fairness is not Fairness.NONE:
                 self._mates.setdefault(action.unit, []).append(action)
-        self._needs = {name: frozenset(self._influences(name)) for name in self._every}
+        self._needs: Mapping[str, AbstractSet[str]] = self._influences()
 
-    def of(self, *terms: Term, steps: Set[str] = frozenset()) -> Spec:
+    def of(self, *terms: Term, steps: AbstractSet[str] = frozenset()) -> Spec:
         """Only the variables that can influence `terms`, and the actions that touch them.
 
         What is dropped neither enables nor changes what is kept, so that runs of the two agree on what is kept. An
@@ -42,21 +43,25 @@ class Cones:
             dropped=frozenset(a.name for a in self.spec.actions) - {a.name for a in kept},
         )
 
-    def _closure(self, names: Iterable[str]) -> Set[str]:
+    def _closure(self, names: Iterable[str]) -> AbstractSet[str]:
         keep, new = set[str](), set(names)
         while new:
             keep |= new
             new = set[str]().union(*(self._needs[name] for name in new)) - keep
         return keep
 
-    def _influences(self, name: str) -> Iterator[str]:
-        """What decides when and how the variable changes."""
+    def _influences(self) -> Mapping[str, AbstractSet[str]]:
+        """For each variable what decides when and how it changes."""
+        needs: dict[str, set[str]] = {name: set() for name in self._every}
         for action in self.spec.actions:
-            if name in action.updates:
-                reads = action.update_reads[name].union(*(_reads(action, c) for c in _used_choices(action, {name})))
-                yield from (reads | self._guards(action)) & self._every
+            guards = self._guards(action) & self._every
+            for name, reads in action.update_reads.items():
+                needs[name] |= guards | (reads & self._every)
+                for choice in _used_choices(action, {name}) if action.choices else ():
+                    needs[name] |= _reads(action, choice) & self._every
+        return needs
 
-    def _guards(self, action: Action) -> Set[str]:
+    def _guards(self, action: Action) -> AbstractSet[str]:
         """What the guards of the action and of its fair unit read.
 
         Fairness of a unit is met by any of its actions: half a unit would be assumed to do what the other half may.
@@ -66,7 +71,7 @@ class Cones:
     def _mates_of(self, action: Action) -> list[Action]:
         return [] if action.fairness is Fairness.NONE else self._mates.get(action.unit, [])
 
-    def _touching(self, keep: Set[str], steps: Set[str]) -> list[Action]:
+    def _touching(self, keep: AbstractSet[str], steps: AbstractSet[str]) -> list[Action]:
         """The actions that change something kept or that `steps` names, and the rest of their fair units."""
         touching = [a for a in self.spec.actions if keep & a.updates.keys() or a.name in steps]
         named = {mate.name for a in touching for mate in (a, *self._mates_of(a))}
@@ -77,7 +82,7 @@ def _reads(action: Action, choice: Choice) -> frozenset[str]:
     return action.choice_reads[choice.term.decl().name()]
 
 
-def _used_choices(action: Action, keep: Set[str]) -> tuple[Choice, ...]:
+def _used_choices(action: Action, keep: AbstractSet[str]) -> tuple[Choice, ...]:
     """The choices that the kept updates depend on, through the ranges of others too.
 
     A range is never empty (obligation 0), so an unused choice restricts nothing.
@@ -91,6 +96,6 @@ def _used_choices(action: Action, keep: Set[str]) -> tuple[Choice, ...]:
     return tuple(reversed(used))
 
 
-def _restricted(action: Action, keep: Set[str]) -> Action:
+def _restricted(action: Action, keep: AbstractSet[str]) -> Action:
     updates = {n: t for n, t in action.updates.items() if n in keep}
     return replace(action, updates=updates, choices=_used_choices(action, keep), whole=action.whole or action)

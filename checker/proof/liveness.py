@@ -14,7 +14,7 @@ import z3
 
 from checker.proof.obligations import Helpful, Proof, over_step
 from checker.proof.rank import Component, RankSearch, lexicographic
-from checker.proof.system import System, Transition, UndecidedError, touched
+from checker.proof.system import System, Transition, UndecidedError
 from spec.terms import BoolTerm, conj, disj, neg
 from spec.tla import Fairness, FinitelyOften, LeadsTo, Sort, Spec
 
@@ -172,8 +172,8 @@ def _persistent(system: System, search: RankSearch, helpful: Iterable[Helpful]) 
         enabled = system.spec.enabled(one.unit)
         able = conj(one.where, enabled)
         reads = system.reads(one.where) | system.reads(enabled)
-        others = [n for n in search.live if touched(system.transitions[n], reads)]
-        if all(system.impossible(search.solvers[n], able, neg(system.transitions[n].primed(able))) for n in others):
+        others = [(search.solver(name), system.transitions[name]) for name in search.touching(reads)]
+        if all(system.impossible(solver, able, neg(t.primed(able))) for solver, t in others):
             kept.append(one)
     return kept
 
@@ -228,6 +228,6 @@ def prove_finitely_often(system: System, claim: FinitelyOften, lemmas: Iterable[
     if not search.waiting:
         return Proof(claim, lemmas, rank)
     name = min(search.waiting)
-    model = system.query(search.solvers[name], must[name])
+    model = system.query(search.solver(name), must[name])
     state = system.state_of(model) if model is not None else {}
     return Gap(6, f"no rank falls with every event of {name}", state)

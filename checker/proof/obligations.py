@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 
 import z3
 
@@ -25,7 +26,15 @@ class Obligation:
 
     number: int
     about: str
-    formula: BoolTerm
+    build: Callable[[], BoolTerm] = field(repr=False)
+    """Makes the formula, when it is first wanted."""
+    action: str = ""
+    """The action that it speaks of; empty where it speaks of none, or of all."""
+
+    @cached_property
+    def formula(self) -> BoolTerm:
+        """The formula, closed but for the variables, the choices and what is next."""
+        return self.build()
 
 
 class MalformedProofError(Exception):
@@ -68,20 +77,27 @@ def obligations(system: System, proof: Proof) -> list[Obligation]:
     found = list(_invariant(system, invariant))
     claim = proof.claim
     if isinstance(claim, Always):
-        found.append(Obligation(3, "the invariant implies the claim", conj(invariant, neg(claim.holds))))
+        found.append(Obligation(3, "the invariant implies the claim", partial(conj, invariant, neg(claim.holds))))
     elif isinstance(claim, EachStep):
-        found += [
-            Obligation(3, f"each step of {t.action.name} satisfies the claim", conj(invariant, t.relation, neg(holds)))
-            for t, holds in each_step(system, claim)
-        ]
-        if spec.dropped - claim.but:
-            stutter = neg(stuttering(spec, claim.holds))
-            found.append(Obligation(3, "a step outside the slice satisfies the claim", conj(invariant, stutter)))
+        found += _each_step(system, claim, invariant)
     elif isinstance(claim, LeadsTo):
         found += _leads_to(system, proof, claim, invariant)
     else:
         found += _finitely(system, proof, claim, invariant)
     return sorted(found, key=lambda o: o.number)
+
+
+def _each_step(system: System, claim: EachStep, invariant: BoolTerm) -> Iterator[Obligation]:
+    for name, transition in system.transitions.items():
+        if name not in claim.but:
+
+            def broken(t: Transition = transition) -> BoolTerm:
+                return conj(invariant, t.relation, neg(over_step(system, t, claim.holds)))
+
+            yield Obligation(3, f"each step of {name} satisfies the claim", broken, name)
+    if system.spec.dropped - claim.but:
+        stutter = neg(stuttering(system.spec, claim.holds))
+        yield Obligation(3, "a step outside the slice satisfies the claim", partial(conj, invariant, stutter))
 
 
 def each_step(system: System, claim: EachStep) -> Iterator[tuple[Transition, BoolTerm]]:
@@ -98,17 +114,21 @@ def over_step(system: System, transition: Transition, term: BoolTerm) -> BoolTer
 
 
 def _invariant(system: System, invariant: BoolTerm) -> Iterator[Obligation]:
-    yield Obligation(1, "the initial state satisfies the invariant", conj(system.spec.initial, neg(invariant)))
-    for transition in system.transitions.values():
+    start = partial(conj, system.spec.initial, neg(invariant))
+    yield Obligation(1, "the initial state satisfies the invariant", start)
+    for name, transition in system.transitions.items():
         action = transition.action
         for place, choice in enumerate(action.choices):
             # Whatever the earlier choices are, this one has its witness: no range is ever empty.
             before = [c.within for c in action.choices[:place]]
             outside = z3.substitute(neg(choice.within), (choice.term, choice.witness))
-            empty = conj(invariant, action.guard, *before, outside)
-            yield Obligation(0, f"{choice.name} of {action.name} has a value", empty)
-        broken = conj(invariant, transition.relation, neg(transition.primed(invariant)))
-        yield Obligation(2, f"{action.name} keeps the invariant", broken)
+            empty = partial(conj, invariant, action.guard, *before, outside)
+            yield Obligation(0, f"{choice.name} of {name} has a value", empty, name)
+
+        def broken(t: Transition = transition) -> BoolTerm:
+            return conj(invariant, t.relation, neg(t.primed(invariant)))
+
+        yield Obligation(2, f"{name} keeps the invariant", broken, name)
 
 
 def _leads_to(system: System, proof: Proof, claim: LeadsTo, invariant: BoolTerm) -> Iterator[Obligation]:
@@ -117,29 +137,37 @@ def _leads_to(system: System, proof: Proof, claim: LeadsTo, invariant: BoolTerm)
     if proof.within is not None:
         region = conj(region, proof.within[0])
     strong = {name for name, _ in proof.recurrent}
-    for transition in system.transitions.values():
-        steps = _steps(proof, transition)
-        after = disj(transition.primed(claim.goal), transition.primed(claim.pending), *_leaves(proof, transition))
-        yield Obligation(3, f"{transition.action.name} keeps the claim pending", conj(region, steps, neg(after)))
+    for name, transition in system.transitions.items():
+
+        def ends(t: Transition = transition) -> BoolTerm:
+            after = disj(t.primed(claim.goal), t.primed(claim.pending), *_leaves(proof, t))
+            return conj(region, _steps(proof, t), neg(after))
+
+        yield Obligation(3, f"{name} keeps the claim pending", ends, name)
     yield from _ranked(system, proof, region, lambda t: _stays(proof, claim, t))
     ready = {h.unit: conj(h.where, system.spec.enabled(h.unit)) for h in proof.helpful}
     for helpful in proof.helpful:
         # A strongly fair action may be taken where its witness changes nothing: every step of it must help.
         able = [] if helpful.unit in strong else [ready[helpful.unit]]
-        for action in system.spec.fair_units[helpful.unit]:
-            transition = system.transitions[action.name]
-            lower, _, _ = lexicographic(proof.rank, transition)
-            stays = _stays(proof, claim, transition)
-            helps = conj(region, *able, _steps(proof, transition), stays, neg(lower))
-            yield Obligation(6, f"{action.name} lowers the rank", helps)
+        yield from _helps(system, proof, claim, helpful.unit, conj(region, *able))
     if not proof.recurrent:
         nobody = [neg(e) for e in ready.values()]
-        yield Obligation(7, "some helpful action is enabled", conj(region, *nobody))
+        yield Obligation(7, "some helpful action is enabled", partial(conj, region, *nobody))
     for unit, enabled in ready.items():
         if unit not in strong:
-            yield from _persists(system, proof, claim, region, unit, enabled)
+            yield from _persists(system, proof, claim, conj(region, enabled), unit, enabled)
     for _, nested in proof.recurrent:
         yield from obligations(system, nested)
+
+
+def _helps(system: System, proof: Proof, claim: LeadsTo, unit: str, able: BoolTerm) -> Iterator[Obligation]:
+    for action in system.spec.fair_units[unit]:
+
+        def fails(t: Transition = system.transitions[action.name]) -> BoolTerm:
+            lower, _, _ = lexicographic(proof.rank, t)
+            return conj(able, _steps(proof, t), _stays(proof, claim, t), neg(lower))
+
+        yield Obligation(6, f"{action.name} lowers the rank", fails, action.name)
 
 
 def _check_shape(system: System, proof: Proof, claim: LeadsTo) -> None:
@@ -169,19 +197,15 @@ def _check_shape(system: System, proof: Proof, claim: LeadsTo) -> None:
 
 
 def _persists(  # noqa: PLR0913, PLR0917 - the parts of one obligation
-    system: System, proof: Proof, claim: LeadsTo, region: BoolTerm, name: str, enabled: BoolTerm
+    system: System, proof: Proof, claim: LeadsTo, able: BoolTerm, unit: str, enabled: BoolTerm
 ) -> Iterator[Obligation]:
-    for transition in system.transitions.values():
-        _, equal, _ = lexicographic(proof.rank, transition)
-        lost = conj(
-            region,
-            enabled,
-            _steps(proof, transition),
-            _stays(proof, claim, transition),
-            equal,
-            neg(transition.primed(enabled)),
-        )
-        yield Obligation(8, f"{name} stays enabled over {transition.action.name}", lost)
+    for name, transition in system.transitions.items():
+
+        def lost(t: Transition = transition) -> BoolTerm:
+            _, equal, _ = lexicographic(proof.rank, t)
+            return conj(able, _steps(proof, t), _stays(proof, claim, t), equal, neg(t.primed(enabled)))
+
+        yield Obligation(8, f"{unit} stays enabled over {name}", lost, name)
 
 
 def _finitely(system: System, proof: Proof, claim: FinitelyOften, invariant: BoolTerm) -> Iterator[Obligation]:
@@ -189,21 +213,26 @@ def _finitely(system: System, proof: Proof, claim: FinitelyOften, invariant: Boo
     yield from _ranked(system, proof, region, lambda t: t.primed(claim.during))
     if system.spec.dropped:
         stutter = stuttering(system.spec, claim.event)
-        yield Obligation(6, "a step outside the slice is no event", conj(region, stutter))
-    for transition in system.transitions.values():
-        event = over_step(system, transition, claim.event)
-        lower, _, _ = lexicographic(proof.rank, transition)
-        step = conj(region, transition.relation, transition.primed(claim.during), event, neg(lower))
-        yield Obligation(6, f"an event of {transition.action.name} lowers the rank", step)
+        yield Obligation(6, "a step outside the slice is no event", partial(conj, region, stutter))
+    for name, transition in system.transitions.items():
+
+        def kept(t: Transition = transition) -> BoolTerm:
+            lower, _, _ = lexicographic(proof.rank, t)
+            return conj(region, t.relation, t.primed(claim.during), over_step(system, t, claim.event), neg(lower))
+
+        yield Obligation(6, f"an event of {name} lowers the rank", kept, name)
 
 
 def _ranked(system: System, proof: Proof, region: BoolTerm, stays: Stays) -> Iterator[Obligation]:
     for component in proof.rank:
-        yield Obligation(4, f"{component.name} is bounded below", conj(region, component.term < 0))
-    for transition in system.transitions.values():
-        _, _, higher = lexicographic(proof.rank, transition)
-        raised = conj(region, _steps(proof, transition), stays(transition), higher)
-        yield Obligation(5, f"{transition.action.name} does not raise the rank", raised)
+        yield Obligation(4, f"{component.name} is bounded below", partial(conj, region, component.term < 0))
+    for name, transition in system.transitions.items():
+
+        def raised(t: Transition = transition) -> BoolTerm:
+            _, _, higher = lexicographic(proof.rank, t)
+            return conj(region, _steps(proof, t), stays(t), higher)
+
+        yield Obligation(5, f"{name} does not raise the rank", raised, name)
 
 
 def _steps(proof: Proof, transition: Transition) -> BoolTerm:

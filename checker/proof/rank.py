@@ -92,14 +92,11 @@ class RankSearch:
         self.must_lower = must_lower
         self.components: list[Component] = []
         self.bounded = system.solver(region)
-        self.solvers: dict[str, z3.Solver] = {}
-        for name, transition in system.transitions.items():
-            solver = system.solver(region, transition.relation, stays(transition))
-            if not system.impossible(solver):
-                self.solvers[name] = solver
+        self._region, self._stays = region, stays
+        self._solvers: dict[str, z3.Solver] = {}
+        self._live = set(system.transitions)
         # Actions of which some step has to fall and does not yet.
-        self.waiting = {n for n in must_lower if n in self.solvers and not self._quiet(n)}
-        self.live = set(self.solvers)
+        self.waiting = {n for n in must_lower if self._possible(n) and not self._quiet(n)}
         # What holds stays true as components are taken: only more steps are ruled out.
         self._facts: set[tuple[str, str, Component]] = set()
         # What failed may hold once the action's solver holds one more equality: asked again only then.
@@ -107,16 +104,42 @@ class RankSearch:
         self._version: Counter[str] = Counter()
         self._blockers: set[str] = set()
 
+    def _possible(self, name: str) -> bool:
+        """Whether the action has a step inside the region that leaves all components equal; asked when first wanted."""
+        if name in self._live and name not in self._solvers:
+            transition = self.system.transitions[name]
+            self._solvers[name] = self.system.solver(self._region, transition.relation, self._stays(transition))
+            for component in self.components:
+                self._equal(name, component)
+            if self.system.impossible(self._solvers[name]):
+                self._live.discard(name)
+        return name in self._live
+
+    def _equal(self, name: str, component: Component) -> None:
+        transition = self.system.transitions[name]
+        if touched(transition, component.names):
+            self._solvers[name].add(transition.primed(component.term) == component.term)
+
+    def solver(self, name: str) -> z3.Solver:
+        """Holds the region and a step of the action inside it that leaves all components equal."""
+        self._possible(name)
+        return self._solvers[name]
+
+    def touching(self, names: Iterable[str]) -> list[str]:
+        """The actions that update any of `names` in some step that leaves all components equal."""
+        names = frozenset(names)
+        return [n for n, t in self.system.transitions.items() if touched(t, names) and self._possible(n)]
+
     def _quiet(self, name: str) -> bool:
         """No step of the action that must lower the rank is left with all components equal."""
-        return self.system.impossible(self.solvers[name], self.must_lower[name])
+        return self.system.impossible(self._solvers[name], self.must_lower[name])
 
     def always_helps(self, names: Iterable[str], where: BoolTerm | None = None) -> bool:
         """Whether every step of these actions that must lower the rank does (from the states in `where`)."""
         if where is None:
             return self.waiting.isdisjoint(names)
         return all(
-            self.system.impossible(self.solvers[n], self.must_lower[n], where) for n in names if n in self.waiting
+            self.system.impossible(self._solvers[n], self.must_lower[n], where) for n in names if n in self.waiting
         )
 
     def try_first(self, hint: Sequence[tuple[tuple[int, str], ...]]) -> None:
@@ -139,7 +162,7 @@ class RankSearch:
         return self.components
 
     def _greedy(self, tier: Iterable[Component]) -> None:
-        left = [c for c in tier if any(touched(self.system.transitions[n], c.names) for n in self.live)]
+        left = [c for c in tier if any(touched(self.system.transitions[n], c.names) for n in self._live)]
         while self.waiting and left:
             self._blockers = set()
             scored = [(self._score(c), c) for c in left]
@@ -164,7 +187,7 @@ class RankSearch:
         return sum(self._lowers(n, component) for n in self._touching(component) if n in self._blockers)
 
     def _touching(self, component: Component) -> list[str]:
-        return sorted(n for n in self.live if touched(self.system.transitions[n], component.names))
+        return sorted(self.touching(component.names))
 
     def _score(self, component: Component) -> tuple[int, ...] | None:
         """How many actions it lowers always and sometimes, of those that must fall.
@@ -210,7 +233,7 @@ class RankSearch:
         delta = component.delta(transition)
         if delta is not None:
             return delta <= 0
-        return self.system.impossible(self.solvers[name], transition.primed(component.term) > component.term)
+        return self.system.impossible(self._solvers[name], transition.primed(component.term) > component.term)
 
     def _always_lowers(self, name: str, component: Component) -> bool:
         transition = self.system.transitions[name]
@@ -219,7 +242,7 @@ class RankSearch:
             return delta < 0
         after = transition.primed(component.term)
         must = self.must_lower.get(name, z3.BoolVal(val=True))
-        return self.system.impossible(self.solvers[name], must, after >= component.term)
+        return self.system.impossible(self._solvers[name], must, after >= component.term)
 
     def _can_lower(self, name: str, component: Component) -> bool:
         # The opposite, that it cannot, is what stays true.
@@ -231,20 +254,21 @@ class RankSearch:
         if delta is not None:
             return delta < 0
         after = transition.primed(component.term)
-        return not self.system.impossible(self.solvers[name], after < component.term)
+        return not self.system.impossible(self._solvers[name], after < component.term)
 
     def _take(self, component: Component) -> None:
         self.components.append(component)
-        for name in sorted(self.live):
+        for name in sorted(self._live):
             transition = self.system.transitions[name]
             if not touched(transition, component.names):
                 continue
-            self.solvers[name].add(transition.primed(component.term) == component.term)
             self._version[name] += 1
+            if name in self._solvers:
+                self._equal(name, component)
             if name in self.waiting and self._quiet(name):
                 self.waiting.discard(name)
-            if component.delta(transition) or self.system.impossible(self.solvers[name]):
-                self.live.discard(name)
+            if component.delta(transition) or (name in self._solvers and self.system.impossible(self._solvers[name])):
+                self._live.discard(name)
 
 
 def lexicographic(components: Iterable[Component], transition: Transition) -> tuple[BoolTerm, BoolTerm, BoolTerm]:

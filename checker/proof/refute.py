@@ -6,7 +6,8 @@ A gap in a proof is not a refutation. Only what is reachable, and in which a fai
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 
 import z3
 
@@ -24,6 +25,8 @@ class Stuck:
 
     region: BoolTerm
     atoms: tuple[str, ...]
+    flag: BoolTerm | None = None
+    """What only help can change, where the region lies inside it."""
 
 
 @dataclass(frozen=True)
@@ -41,42 +44,48 @@ class _Question:
 
     system: System
     lemmas: tuple[BoolTerm, ...]
-    samples: Samples | None
-    fewest: bool
+    sought: Sought
+
+
+@dataclass(frozen=True)
+class Sought:
+    """How a stuck region is sought: nothing that makes it one."""
+
+    samples: Samples | None = None
+    """Random runs: each atom that they rule out is a question less."""
+    first: BoolTerm | None = None
+    """The flag inside which it is sought first."""
+    fewest: bool = True
+    """Whether disjuncts that the others imply are left out."""
 
 
 def stuck_region(
     system: System,
     claim: LeadsTo,
     lemmas: Iterable[BoolTerm],
-    samples: Samples | None = None,
-    *,
-    fewest: bool = True,
+    sought: Sought | None = None,
 ) -> Stuck | None:
     """The greatest closed set of the form R and (some counter is above 0, or some flag is set or not set).
 
-    Where there is none, the same inside each flag that only help can change. `samples` make it quicker.
+    Where there is none, the same inside each flag that only help can change.
     """
-    question = _Question(system, tuple(lemmas), samples, fewest)
-    inside = conj(claim.pending, neg(claim.goal))
-    found = _closed_region(question, inside)
-    if found is not None:
-        return found
-    for flag in _held_flags(system, conj(*question.lemmas, inside)):
-        found = _closed_region(question, conj(inside, flag))
+    question = _Question(system, tuple(lemmas), sought or Sought())
+    inside, first = conj(claim.pending, neg(claim.goal)), question.sought.first
+    for flag in chain([] if first is None else [first], [None], _held_flags(system, conj(*question.lemmas, inside))):
+        found = _closed_region(question, inside if flag is None else conj(inside, flag))
         if found is not None:
-            return found
+            return replace(found, flag=flag)
     return None
 
 
-def _held(system: System) -> dict[str, Transition]:
+def held_actions(system: System) -> dict[str, Transition]:
     """What a stuck region must be closed under: all but help. Help that is fair comes without being asked."""
     return {n: t for n, t in system.transitions.items() if not t.action.help or t.action.fairness is not Fairness.NONE}
 
 
 def _held_flags(system: System, region: BoolTerm) -> Iterator[BoolTerm]:
     """Flags, or their negations, that hold somewhere in the region and that no held action changes there."""
-    held, here = _held(system), system.solver(system.spec.naturals, region)
+    held, here = held_actions(system), system.solver(system.spec.naturals, region)
     for variable in system.spec.variables:
         if variable.sort is not Sort.BOOL:
             continue
@@ -96,7 +105,7 @@ def _closed_region(question: _Question, inside: BoolTerm) -> Stuck | None:
     system = question.system
     alive = _sampled(question, inside, dict(_atoms(system)))
     region = conj(system.spec.naturals, *question.lemmas, inside)
-    here, held, dirty = conj(*question.lemmas, inside), _held(system), True
+    here, held, dirty = conj(*question.lemmas, inside), held_actions(system), True
     while dirty and alive:
         dirty = False
         for name, transition in held.items():
@@ -106,19 +115,19 @@ def _closed_region(question: _Question, inside: BoolTerm) -> Stuck | None:
                     dirty = True
     if not alive or system.impossible(system.solver(region), disj(*alive.values())):
         return None
-    if question.fewest:
+    if question.sought.fewest:
         alive = _fewest(system, region, alive)
     return Stuck(conj(region, disj(*alive.values())), tuple(alive))
 
 
 def _sampled(question: _Question, inside: BoolTerm, alive: dict[str, BoolTerm]) -> dict[str, BoolTerm]:
     """The atoms that no step of the random runs rules out: each is a question less to the solver."""
-    if question.samples is None:
+    if question.sought.samples is None:
         return alive
-    pending, held = Interpreter(question.system.spec).holds(inside), _held(question.system)
+    pending, held = Interpreter(question.system.spec).holds(inside), held_actions(question.system)
     steps = [
         (_true_atoms(before, alive), _true_atoms(after, alive) if pending(after) else frozenset[str]())
-        for action, before, after in question.samples.steps
+        for action, before, after in question.sought.samples.steps
         if action in held and pending(before)
     ]
     names, gone = set(alive), set(alive)

@@ -21,8 +21,8 @@ class Limits:
     """What a proof may spend: `depth` bounds the search for a run, `lasso` that for a fair loop."""
 
     seed: int = 0
-    milliseconds: int = 10_000
-    """For one query."""
+    work: int = 200_000_000
+    """For one query, in Z3's own units (`rlimit`), some seconds: the same on every machine, however busy."""
     spacer_milliseconds: int = 3_000
     depth: int = 12
     lasso: int = 8
@@ -88,7 +88,7 @@ class System:
         # The older simplex is quicker on these many small queries (bench/proofs.py).
         solver.set("arith.solver", 2)
         solver.set("random_seed", self.limits.seed)
-        solver.set("timeout", self.limits.milliseconds)
+        solver.set("rlimit", self.limits.work)
         solver.add(*assertions)
         return solver
 
@@ -123,7 +123,7 @@ class System:
                 return solver.model()
             if answer == z3.unsat:
                 return None
-            raise UndecidedError(solver.reason_unknown())
+            raise self._undecided(solver)
         finally:
             solver.pop()
 
@@ -135,8 +135,13 @@ class System:
         answer = solver.check()
         solver.pop()
         if answer == z3.unknown:
-            raise UndecidedError(solver.reason_unknown())
+            raise self._undecided(solver)
         return bool(answer == z3.unsat)
+
+    def _undecided(self, solver: z3.Solver) -> UndecidedError:
+        reason = solver.reason_unknown()
+        # Z3's word for having spent what it may.
+        return UndecidedError(f"{self.limits.work} units of work were not enough" if reason == "canceled" else reason)
 
     @cached_property
     def _reads(self) -> dict[int, tuple[Term, frozenset[str]]]:

@@ -79,7 +79,7 @@ def test_solver_that_gives_up_is_unknown() -> None:
 
     spec = toy([X, Y, DONE], Rule("Grow", NONE, adds("x", "y")), Rule("Hard", WEAK, hard))
     claim = LeadsTo(z3.Int("x") * z3.Int("y") > 7, DONE.now)
-    system = System(spec, Limits(milliseconds=1))
+    system = System(spec, Limits(work=1000))
     with pytest.raises(UndecidedError):
         prove_leads_to(system, claim, [])
 

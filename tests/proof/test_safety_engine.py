@@ -103,7 +103,7 @@ def test_spacer_out_of_time_proves_nothing() -> None:
         s.lost = True
 
     spec = toy([X, Y, Z, LOST], Rule("Square", NONE, square), Rule("Lose", NONE, lose))
-    found = decide(spec, NEVER_LOST, Limits(depth=2, spacer_milliseconds=1, milliseconds=200))
+    found = decide(spec, NEVER_LOST, Limits(depth=2, spacer_milliseconds=1, work=1_000_000))
     assert found.verdict.value in ("bounded", "unknown")
 
 
