@@ -49,19 +49,23 @@ def _absent(settings: Settings) -> Alert:
 
 def _hook(settings: Settings) -> Alert:
     mine, second = (series("hook_applied", rank, hook="flush") for rank in (0, 1))
-    other = series("hook_applied", hook="pause")
+    other, profile = series("hook_applied", hook="pause"), series("hook_applied", hook="profile")
+    # Without a profile no hook works, which is one fact, not fifteen.
+    unknown = f'min {WITHOUT_RANKS} (quiesce_hook_applied{{hook="profile"}}) == 0'
+    single = f'min {WITHOUT_RANKS} (quiesce_hook_applied{{hook!="profile"}}) == 0'
     return Alert(
         name=names.HOOK,
         severity="warning",
         group=_GROUP,
         wait=settings.unwatched,
-        expr=f"min {WITHOUT_RANKS} (quiesce_hook_applied) == 0",
+        expr=f"{unknown}\nor\n({single} unless on (job, instance) {unknown})",
         summary="{{ $labels.instance }}: hook {{ $labels.hook }} does not work.",
         description="What depends on hook {{ $labels.hook }} is not checked on some rank: silence of the alerts on it"
         " means nothing.",
         cases=(
             Case("lost for 6 min", {mine: "1x7 0x13", other: "1x20"}, fires={"hook": "flush"}),
             Case("lost on one rank", {mine: "1x20", second: "0x20"}, fires={"hook": "flush"}),
+            Case("no profile", dict.fromkeys((mine, other, profile), "0x20"), fires={"hook": "profile"}),
             Case("lost for 4 min", {mine: "1x12 0x8"}),
             Case("applied", {mine: "1x20", other: "1x20"}),
         ),

@@ -27,6 +27,7 @@ def test_the_packages_are_typed_and_carry_their_data(wheel):
     assert {f"{package}/py.typed" for package in ("spec", "checker", "engine_hooks")} <= set(wheel)
     assert "spec/profiles/sglang-0.5.23.toml" in wheel
     assert "checker/schemas/verify-1.json" in wheel
+    assert "checker/alerts/runbooks.toml" in wheel
 
 
 def test_the_engine_hooks_load_without_the_solver():
