@@ -27,6 +27,10 @@ COMMANDS: Mapping[str, str] = {
         f'curl -sS -X POST "$ENGINE/update_weights_from_disk" {_JSON}'
         ' \'{"model_path": "PATH OF THE WEIGHTS", "flush_cache": true}\''
     ),
+    "set-version": (
+        f'curl -fsS -X POST "$ENGINE/update_weight_version" {_JSON}'
+        ' \'{"new_version": "VERSION", "abort_all_requests": false}\''
+    ),
     "tokenizer-version": (
         'curl -fsS "$ENGINE/model_info" | ' + _PYTHON.format("json.load(sys.stdin)['weight_version']")
     ),

@@ -11,7 +11,7 @@ from checker.alerts import names
 from checker.doctor.fetch import METRICS, MODEL, SERVER, Answer
 from checker.doctor.reading import Own, Reading
 from checker.doctor.results import Diagnosis, State
-from checker.doctor.scrape import ScrapeError, scrape
+from checker.doctor.scrape import Scrape, ScrapeError, scrape
 
 _T = TypeVar("_T")
 
@@ -39,16 +39,21 @@ def diagnose(url: str, answers: Mapping[str, Answer]) -> Diagnosis:
         summary = f"sglang {own.version} without {METRICS} ({metrics.problem}); start it with --enable-metrics"
         return _cannot_tell(url, summary, own)
     try:
-        found = scrape(metrics.body)
+        return _read(url, scrape(metrics.body), own, metrics.at)
     except ScrapeError as error:
         return _unreachable(url, f"not an engine's answer: {error}")
-    if not found.has_ours:
-        if not found.is_engine and not own.version:
-            return _unreachable(url, f"not an engine: {METRICS} has no series of SGLang and none of Quiesce")
+
+
+def _read(url: str, found: Scrape, own: Own, now: float) -> Diagnosis:
+    if found.has_ours and found.lacks:
+        return _cannot_tell(url, f"Quiesce runs there, but its answer lacks {', '.join(found.lacks)}", own)
+    if found.has_ours:
+        return Reading(url, found, own, now).diagnosis()
+    if found.is_engine or own.version:
         return _cannot_tell(
             url, f"sglang {own.version or '(version unknown)'} without Quiesce; nothing is watched", own
         )
-    return Reading(url, found, own, metrics.at).diagnosis()
+    return _unreachable(url, f"not an engine: {METRICS} has no series of SGLang and none of Quiesce")
 
 
 def _unreachable(url: str, why: str) -> Diagnosis:

@@ -16,6 +16,10 @@ ENGINE_PREFIXES = ("sglang:", "sglang_")
 _FLAGS = frozenset(("stuck", "paused", "flush_blocked", "hook_applied", "remedy_active", "version_mismatch"))
 _LONGEST_LINE = 8192
 _MOST_LINES = 50_000
+_LARGEST = 2.0**53 / _MOST_LINES
+"""So that no sum loses a unit; as a time it is the year 7678, and a counter reaches it in no engine's life."""
+_NEEDED = ("hook_applied", "paused", "stuck", "violations_total")
+"""What every version of Quiesce exports. Where one of these is not there, its silence means nothing."""
 
 
 class ScrapeError(ValueError):
@@ -33,6 +37,11 @@ class Scrape:
     def has_ours(self) -> bool:
         """Whether Quiesce runs there."""
         return "info" in self.samples
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """Series without which nothing can be said, by their whole names."""
+        return tuple(f"{PREFIX}{name}" for name in _NEEDED if name not in self.samples)
 
     def of(self, name: str, **labels: str) -> tuple[Sample, ...]:
         """The samples of a series that carry these labels."""
@@ -114,5 +123,7 @@ def _check(name: str, sample: Sample) -> None:
         raise ScrapeError(f"{sample.name} is {sample.value}, not a number")
     if name in _FLAGS and sample.value not in (0, 1):
         raise ScrapeError(f"{sample.name} is {sample.value:g}, not 0 or 1")
+    if sample.value > _LARGEST:
+        raise ScrapeError(f"{sample.name} is {sample.value:g}, which is no count and no time")
     if sample.value < 0:
         raise ScrapeError(f"{sample.name} is {sample.value:g}, which is negative")

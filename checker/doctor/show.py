@@ -62,10 +62,7 @@ def _facts(d: Diagnosis) -> Iterator[tuple[str, str]]:
 def _paused(d: Diagnosis) -> str:
     if d.paused_since is None or d.paused_seconds is None:
         return "no"
-    try:
-        began = dt.datetime.fromtimestamp(d.paused_since, dt.UTC)
-    except (ValueError, OverflowError, OSError):
-        return f"since {d.paused_since:g}, which is no time"
+    began = dt.datetime.fromtimestamp(d.paused_since, dt.UTC)
     return f"since {began:%Y-%m-%d %H:%M:%S} UTC ({age(d.paused_seconds)})"
 
 

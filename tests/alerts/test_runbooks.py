@@ -20,7 +20,7 @@ ALERTS = [alert.name for alert in plan().alerts]
 SECTIONS = ["What it means", "What is lost if you ignore it", "How to confirm it", "What to do now"]
 ENDPOINTS = {
     "metrics", "server_info", "model_info", "flush_cache", "pause_generation", "continue_generation", "abort_request",
-    "update_weights_from_disk",
+    "update_weights_from_disk", "update_weight_version",
 }  # fmt: skip
 ONE = """
 [steps]

@@ -59,6 +59,7 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "a flag of 7": (changed(STUCK, STUCK[:-3] + b"7.0"), "quiesce_stuck is 7, not 0 or 1"),
     "not a number": (changed(STUCK, STUCK[:-3] + b"NaN"), "quiesce_stuck is nan, not a number"),
     "endless": (changed(STUCK, STUCK[:-3] + b"+Inf"), "quiesce_stuck is inf, not a number"),
+    "huge": (changed(STUCK, STUCK + b"\n" + NEGATIVE.replace(b"-3", b"1e300")), "which is no count and no time"),
     "negative": (
         changed(b"# TYPE quiesce_weight_epoch gauge\n", b"# TYPE quiesce_weight_epoch gauge\n" + NEGATIVE),
         "quiesce_weight_epoch is -3, which is negative",
@@ -88,6 +89,14 @@ def test_metrics_that_no_engine_exports(name: str) -> None:
 def test_a_later_version_may_export_more() -> None:
     more = HEALTHY + b'# TYPE quiesce_moons gauge\nquiesce_moons{planet="mars"} 2.0\n'
     assert with_metrics(more.replace(b'tp_rank="0"', b'tp_rank="0",zone="a"')).state == "healthy"
+
+
+@pytest.mark.parametrize("name", ["hook_applied", "stuck", "paused", "violations_total"])
+def test_a_series_that_is_missing_is_not_taken_for_silence(name: str) -> None:
+    lines = HEALTHY.decode().splitlines(keepends=True)
+    found = with_metrics("".join(line for line in lines if not line.startswith(f"quiesce_{name}{{")).encode())
+    assert found.state == "cannot tell"
+    assert found.summary == f"Quiesce runs there, but its answer lacks quiesce_{name}"
 
 
 def test_a_web_page_is_not_an_engine() -> None:
@@ -221,8 +230,9 @@ def test_a_clock_that_makes_no_sense_is_replaced_by_ours() -> None:
     assert found.paused_seconds >= 0
 
 
-def test_times_that_are_no_times() -> None:
-    body = exported(lambda sink: sink.gauge("pause_start_timestamp_seconds", ("scheduler",), 1e300))
+def test_a_time_in_the_future_is_no_age() -> None:
+    body = exported(lambda sink: sink.gauge("pause_start_timestamp_seconds", ("scheduler",), 1.8e11))
     with served(engine(body)) as url:
         found = asked(url)
-    assert any("which is no time" in line for line in in_full(found))
+    assert found.paused_seconds == 0
+    assert "  paused      since 7673-12-21 08:00:00 UTC (0 s)" in list(in_full(found))

@@ -176,7 +176,8 @@ def test_every_request_of_the_runbooks_is_one_that_the_engine_answers(stage: Sta
     assert run(COMMANDS["tokenizer-version"], engine).strip() == "default"
     assert run(COMMANDS["scheduler-versions"], engine).strip() == "['default']"
     assert '"success":true' in run(COMMANDS["update"].replace("PATH OF THE WEIGHTS", str(stage.models.old)), engine)
-    assert {*order, "tokenizer-version", "scheduler-versions", "update", "doctor"} == set(COMMANDS)
+    # That of the doctor and `set-version` are in the test of the founding case.
+    assert {*order, "tokenizer-version", "scheduler-versions", "update", "doctor", "set-version"} == set(COMMANDS)
     shown = run(command("series stuck|paused"), engine)
     assert 'quiesce_stuck{dp_rank="0",pp_rank="0",property="paused-flush-succeeds",tp_rank="0"} 0.0' in shown
 
@@ -199,6 +200,19 @@ def test_the_founding_case_pages_in_time_and_its_runbook_ends_it(
     assert page.annotations["summary"] == f"{pager.target}: no flush can succeed until it is resumed."
     assert (ROOT / page.annotations["runbook_url"]).exists()
 
+    the_doctor_knows(engine, time.monotonic() - provoked)
+    engine.rank.d2h.release()
+    resumed = time.monotonic()
+    follow_the_runbook(engine, stage.models.new)
+    resolved = pager.wait_page(STUCK, resumed, firing=False)
+    say(capsys, f"{STUCK}: resolved {resolved.at - resumed:.1f} s after its runbook was begun")
+    wait_until(lambda: not pager.firing(), "all are resolved")
+    # Resumed by the runbook, nothing was served from the old weights' cache.
+    assert "NoStaleKvViolated" not in {page.name for page in pager.pages}
+
+
+def the_doctor_knows(engine: Engine, paused: float) -> None:
+    """Of an engine in the founding case that has been paused for so long (s)."""
     found = diagnosis(engine)
     assert (found.state, found.runbooks[0]) == ("stuck", STUCK)
     assert found.flush is not None
@@ -209,24 +223,25 @@ def test_the_founding_case_pages_in_time_and_its_runbook_ends_it(
     assert engine.metrics().value("quiesce_update_start_timestamp_seconds") == 0
     assert found.paused_seconds is not None
     # The engine's Date has whole seconds.
-    assert abs(found.paused_seconds - (time.monotonic() - provoked)) < 3
+    assert abs(found.paused_seconds - paused) < 3
     command = [sys.executable, "-c", "from checker.cli import main; main()", "doctor", "--url", engine.server.url]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=ROOT)
     assert done.returncode == 1
     assert "held back by write_through" in done.stdout
 
-    engine.rank.d2h.release()
+
+def follow_the_runbook(engine: Engine, weights: Path) -> None:
+    """The commands of `What to do now`, as they are written."""
     commands = commands_of(STUCK)
     assert len(commands) == 4
-    resumed = time.monotonic()
-    answers = [run(line.replace("PATH OF THE WEIGHTS", str(stage.models.new)), engine) for line in commands]
+    answers = [run(line.replace("PATH OF THE WEIGHTS", str(weights)), engine) for line in commands]
     assert "Cache flushed" in answers[2]
     assert '"success":true' in answers[3]
-    resolved = pager.wait_page(STUCK, resumed, firing=False)
-    say(capsys, f"{STUCK}: resolved {resolved.at - resumed:.1f} s after its runbook was begun")
-    wait_until(lambda: not pager.firing(), "all are resolved")
-    # Resumed by the runbook, nothing was served from the old weights' cache.
-    assert "NoStaleKvViolated" not in {page.name for page in pager.pages}
+    # An update without a version leaves those that differ, until both are told.
+    assert engine.metrics().value("quiesce_version_mismatch") == 1
+    run(COMMANDS["set-version"].replace("VERSION", "v2"), engine)
+    assert engine.metrics().value("quiesce_version_mismatch") == 0
+    assert diagnosis(engine).versions == {"scheduler": ("v2",), "tokenizer": ("v2",)}
 
 
 def test_restarted_with_the_remedy_the_alert_is_resolved_and_stays_away(
