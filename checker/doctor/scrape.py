@@ -14,10 +14,12 @@ from engine_hooks.metrics import PREFIX, RANK_LABELS, SERIES
 ENGINE_PREFIXES = ("sglang:", "sglang_")
 """Of SGLang's own series; the second where the colon is escaped."""
 _FLAGS = frozenset(("stuck", "paused", "flush_blocked", "hook_applied", "remedy_active", "version_mismatch"))
-_LONGEST_LINE = 8192
-_MOST_LINES = 50_000
+_LONGEST_LINE = 2048
+_MOST_LINES = 20_000
+"""An engine of a hundred ranks. What is parsed is bounded, so that no answer takes more than some seconds."""
+_MOST_CHARACTERS = 4 * 2**20
 _LARGEST = 2.0**53 / _MOST_LINES
-"""So that no sum loses a unit; as a time it is the year 7678, and a counter reaches it in no engine's life."""
+"""So that no sum loses a unit; as a time it is far off, and a counter reaches it in no engine's life."""
 _NEEDED = ("hook_applied", "paused", "stuck", "violations_total")
 """What every version of Quiesce exports. Where one of these is not there, its silence means nothing."""
 
@@ -73,6 +75,8 @@ def _ours(lines: list[str]) -> str:
     """Our lines only: what else an engine exports need not be parsed."""
     starts = (PREFIX, f"# TYPE {PREFIX}")
     kept = [line for line in lines if line.startswith(starts)]
+    if sum(map(len, kept)) > _MOST_CHARACTERS:
+        raise ScrapeError(f"/metrics has more than {_MOST_CHARACTERS} characters of our series")
     if len(kept) > _MOST_LINES:
         raise ScrapeError(f"/metrics has {len(kept)} series of ours; no engine has more than {_MOST_LINES}")
     for line in kept:

@@ -74,7 +74,8 @@ WRONG: dict[str, tuple[bytes, str]] = {
         changed(STUCK, b'quiesce_stuck{x="' + b"y" * 9000 + b'"} 1'),
         "/metrics has a line of 9021 characters",
     ),
-    "many series": (b'quiesce_info{a="b"} 1\n' * 50_001, "/metrics has 50001 series of ours"),
+    "many series": (b'quiesce_info{a="b"} 1\n' * 20_001, "/metrics has 20001 series of ours"),
+    "much text": ((b'quiesce_info{a="' + b"b" * 2000 + b'"} 1\n') * 2100, "more than 4194304 characters"),
 }  # fmt: skip
 
 

@@ -18,8 +18,9 @@ import psutil
 import pytest
 import requests
 from harness import PROMPT, REMEDY, WAIT_SECONDS, Engine, Models, Setup, wait_until
-from pager import BOUND_SECONDS, HOST, Pager, paging
+from pager import BOUND_SECONDS, HOST, RECENT, Pager, paging
 
+from checker.alerts.generate import generated
 from checker.alerts.monitoring import ENGINE_SERIES
 from checker.alerts.plan import plan
 from checker.alerts.requests import COMMANDS, command
@@ -145,6 +146,15 @@ def test_a_run_without_provocation_pages_nobody(stage: Stage) -> None:
     found = diagnosis(engine)
     assert (found.state, found.engine, found.ranks, len(found.watched)) == ("healthy", "sglang 0.5.23", 1, 8)
     assert list(found.weight_loads) == [2]
+
+
+def test_the_rules_are_the_committed_ones_but_for_one_duration(stage: Stage) -> None:
+    committed = (ROOT / "deploy" / "prometheus" / "rules.yaml").read_text()
+    assert generated(RECENT)["prometheus/rules.yaml"] == re.sub(
+        r"(\[|offset )5m\b", rf"\g<1>{RECENT.recent}", committed
+    )
+    loaded = requests.get(f"{stage.pager.url}/api/v1/rules", timeout=30).json()["data"]["groups"]
+    assert sum(len(group["rules"]) for group in loaded) == 23
 
 
 def test_the_dashboard_and_the_rules_query_what_the_engine_exports(stage: Stage) -> None:
