@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from checker.proof.interpreter import Step
+from checker.shared import Shared
 
 Parts = tuple[tuple[int, str], ...]
 Known = TypeVar("Known")
@@ -24,6 +25,7 @@ class Hints(Generic[Known]):
     runs: dict[str, list[tuple[Step, ...]]] = field(default_factory=dict)
     ranks: dict[str, list[Parts]] = field(default_factory=dict)
     decided: dict[str, Known] = field(default_factory=dict)
+    shared: Shared = field(default_factory=Shared)
 
     def refuted(self, claim: str, steps: Sequence[Step]) -> None:
         """Remember a run."""

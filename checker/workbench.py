@@ -5,10 +5,10 @@ Slices (cones of influence) and their lemmas are shared between the claims that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 
 import z3
 
@@ -17,7 +17,7 @@ from checker.hints import Hints, Parts
 from checker.proof.carry import carried, carried_region
 from checker.proof.guardrails import vacuous
 from checker.proof.interpreter import Interpreter, Step, Value
-from checker.proof.lemmas import Known, find_lemmas
+from checker.proof.lemmas import Guide, Known, find_lemmas
 from checker.proof.liveness import Gap, LeadsToSearch, prove_finitely_often
 from checker.proof.obligations import Proof
 from checker.proof.refute import (
@@ -30,9 +30,9 @@ from checker.proof.refute import (
     stuck_region,
 )
 from checker.proof.safety import inductive, prove_always, prove_by_spacer, prove_each_step, refute_safety
-from checker.proof.shrink import Breaks, shortest, shrink, weight
+from checker.proof.shrink import Breaks, replayed, shortest, shrink, weight
 from checker.proof.system import Limits, System, Tally, UndecidedError
-from checker.proof.unroll import Run
+from checker.proof.unroll import Run, reach_state
 from checker.subject import Slice, Subject
 from checker.verdict import Verdict
 from spec.errors import SpecError
@@ -44,6 +44,12 @@ from spec.tla import Always, Claim, EachStep, FinitelyOften, LeadsTo, stuttering
 
 # How many pending states of random runs are looked at before the first proof attempt.
 _GUESSES = 6
+# How many steps are few to a solver, and how many further runs that break a claim are enough to choose from.
+_SHALLOW = 5
+_ENOUGH = 4
+# How many steps are so many that a run of few is worth a search.
+_LONG = 6
+_NOT_TRIED = Gap(7, "not tried", {})
 # How many known runs of a claim are tried, the latest first.
 _KNOWN = 3
 
@@ -84,7 +90,9 @@ class Workbench:
         """The spec, with or without one request that is followed."""
         if follow_request not in self._subjects:
             protocol = Protocol(self.profile, self.configuration, follow_request=follow_request)
-            self._subjects[follow_request] = Subject(protocol, self.limits, self.tally, not follow_request)
+            self._subjects[follow_request] = Subject(
+                protocol, self.limits, self.tally, not follow_request, self.hints.shared
+            )
         return self._subjects[follow_request]
 
     def not_applicable(self, prop: Property) -> str | None:
@@ -179,7 +187,7 @@ def _carried(subject: Subject, part: Part, piece: Slice, trail: Trail) -> Decide
     stuck = before.refutation.stuck if before.refutation else None
     region = carried_region(before.system, piece.system, stuck) if stuck else None
     run = _way_into(region, piece, trail) if region else None
-    refutation = refute_by_stuck_region(piece.unrolling, piece.interpreter, region, run) if region and run else None
+    refutation = refute_by_stuck_region(piece.interpreter, region, run) if region else None
     return _refuted(subject, part, piece.system, refutation) if refutation else None
 
 
@@ -207,19 +215,12 @@ def _possible(term: BoolTerm) -> bool:
 def _safety(subject: Subject, part: Part, claim: Always | EachStep, piece: Slice, trail: Trail) -> Decided:
     """Cheap before dear: known runs, random runs, induction without lemmas and with them, all runs, Spacer."""
     breaks = _breaking_state(piece.walker, claim) if isinstance(claim, Always) else _breaking_step(claim)
-    broken = _broken_by_a_run(breaks, piece, trail)
-    if broken:
-        return _refuted(subject, part, piece.system, broken)
-    proof = _by_induction(claim, piece)
-    if proof:
-        return Decided(part, Verdict.PROVED, "induction", piece.system, proof)
-    # Not inductive, so it is likely false: many more random runs cost less than the search that follows.
-    found = shortest(piece.walker, piece.more_runs, breaks)
+    found = _broken_by_a_run(claim, breaks, piece, trail) or _by_induction(claim, breaks, piece)
+    found = found or _sought(claim, piece, breaks)
+    if isinstance(found, Refutation):
+        return _refuted(subject, part, piece.system, found)
     if found:
-        return _refuted(subject, part, piece.system, Refutation(Run(found), "random-run"))
-    run = refute_safety(piece.unrolling, claim)
-    if run:
-        return _refuted(subject, part, piece.system, Refutation(run, "shortest-run"))
+        return Decided(part, Verdict.PROVED, "induction", piece.system, found)
     proof = prove_by_spacer(piece.system, claim, piece.lemmas)
     if proof:
         return Decided(part, Verdict.PROVED, "spacer", piece.system, proof)
@@ -227,27 +228,62 @@ def _safety(subject: Subject, part: Part, claim: Always | EachStep, piece: Slice
     return Decided(part, Verdict.BOUNDED, "bounded-search", piece.system, note=note)
 
 
-def _by_induction(claim: Always | EachStep, piece: Slice) -> Proof | None:
-    """A proof without lemmas, or with them."""
-    system = piece.system
-    if not piece.falling:
-        alone = [claim.holds] if isinstance(claim, Always) and inductive(system, claim.holds, ()) else []
-        proof = prove_always(system, claim, alone) if isinstance(claim, Always) else prove_each_step(system, claim, ())
+def _by_induction(claim: Always | EachStep, breaks: Breaks, piece: Slice) -> Proof | Refutation | None:
+    """A proof without lemmas, with the likely ones, with all; before the last, some more random runs."""
+    proof = _without_lemmas(claim, piece)
+    for number, lemmas in enumerate(piece.lemma_sets() if proof is None else ()):
+        if number:
+            found = shortest(piece.walker, piece.rich.runs, breaks)
+            if found:
+                return Refutation(Run(found), "random-run")
+        proof = _by_lemmas(claim, piece, lemmas)
         if proof:
-            return proof
+            break
+    return proof
+
+
+def _without_lemmas(claim: Always | EachStep, piece: Slice) -> Proof | None:
+    system = piece.system
+    if piece.falling:
+        return None
     if isinstance(claim, EachStep):
-        return prove_each_step(system, claim, piece.lemmas)
-    wanted = Known(frozenset(v.name for v in system.spec.variables), piece.lemmas)
-    return prove_always(system, claim, find_lemmas(system, piece.samples, [claim.holds], wanted))
+        return prove_each_step(system, claim, ())
+    return prove_always(system, claim, [claim.holds]) if inductive(system, claim.holds, ()) else None
 
 
-def _broken_by_a_run(breaks: Breaks, piece: Slice, trail: Trail) -> Refutation | None:
+def _by_lemmas(claim: Always | EachStep, piece: Slice, lemmas: Sequence[BoolTerm]) -> Proof | None:
+    system = piece.system
+    if isinstance(claim, EachStep):
+        return prove_each_step(system, claim, lemmas)
+    every = Known(frozenset(v.name for v in system.spec.variables), lemmas)
+    return prove_always(system, claim, find_lemmas(system, piece.samples, [claim.holds], Guide(every)))
+
+
+def _broken_by_a_run(claim: Always | EachStep, breaks: Breaks, piece: Slice, trail: Trail) -> Refutation | None:
     """A run that broke the claim in another configuration and breaks it here, or a random one; shrunk."""
     known = trail.shrunk(piece.walker, breaks)
     if known:
         return Refutation(Run(known), "known-run")
     found = shortest(piece.walker, piece.samples.runs, breaks)
+    shorter = refute_safety(piece.unrolling, claim, range(1, _SHALLOW + 1)) if found and len(found) > _LONG else None
+    if shorter:
+        return Refutation(shorter, "shortest-run")
     return Refutation(Run(found), "random-run") if found else None
+
+
+def _sought(claim: Always | EachStep, piece: Slice, breaks: Breaks) -> Refutation | None:
+    """A run that breaks the claim, which is not inductive and so likely false: short ones, more random ones, all."""
+    limit = piece.subject.limits.depth
+    shallow = min(_SHALLOW, limit)
+    run = refute_safety(piece.unrolling, claim, range(1, shallow + 1))
+    if run:
+        return Refutation(run, "shortest-run")
+    # Many more random runs cost less than the search in depth.
+    found = shortest(piece.walker, piece.more_runs, breaks, enough=_ENOUGH)
+    if found:
+        return Refutation(Run(found), "random-run")
+    run = refute_safety(piece.unrolling, claim, range(shallow + 1, limit + 1))
+    return Refutation(run, "shortest-run") if run else None
 
 
 def _breaking_state(walker: Interpreter, claim: Always) -> Breaks:
@@ -267,7 +303,7 @@ def _liveness(subject: Subject, part: Part, claim: LeadsTo | FinitelyOften, piec
     if isinstance(claim, LeadsTo):
         found, refutation = _leads_to(claim, piece, trail)
     else:
-        found = prove_finitely_often(system, claim, piece.lemmas)
+        found = _finitely(claim, piece)
         refutation = None if isinstance(found, Proof) else refute_finitely_often(piece.unrolling, claim)
     if refutation:
         return _refuted(subject, part, system, refutation)
@@ -278,33 +314,44 @@ def _liveness(subject: Subject, part: Part, claim: LeadsTo | FinitelyOften, piec
     return Decided(part, Verdict.UNKNOWN, "ranking", system, note=note)
 
 
+def _finitely(claim: FinitelyOften, piece: Slice) -> Proof | Gap:
+    found: Proof | Gap = _NOT_TRIED
+    for lemmas in piece.lemma_sets():
+        found = prove_finitely_often(piece.system, claim, lemmas)
+        if isinstance(found, Proof):
+            break
+    return found
+
+
 def _leads_to(claim: LeadsTo, piece: Slice, trail: Trail) -> tuple[Proof | Gap, Refutation | None]:
     """Cheap before dear: what was known elsewhere, plain ranks, a stuck region, wider templates, lassos."""
-    found: Proof | Gap = Gap(7, "not tried", {})
-    if trail.runs or _seems_stuck(claim, piece):
-        refutation = _stuck(claim, piece, trail)
+    found: Proof | Gap = _NOT_TRIED
+    suspect = _seems_stuck(claim, piece, trail)
+    for lemmas in piece.lemma_sets():
+        refutation = _stuck(claim, piece, trail, lemmas) if suspect else None
         if refutation:
             return found, refutation
-    search = LeadsToSearch(piece.system, claim, piece.lemmas, trail.rank)
-    for tiers in ([slice(0, 0)] if trail.rank else []) + [slice(0, 1), slice(1, 2)]:
-        found = search.attempt(tiers)
-        if isinstance(found, Proof):
-            return found, None
-    refutation = _stuck(claim, piece, trail)
-    if refutation:
-        return found, refutation
+        search = LeadsToSearch(piece.system, claim, lemmas, trail.rank)
+        for tiers in ([slice(0, 0)] if trail.rank else []) + [slice(0, 1), slice(1, 2)]:
+            found = search.attempt(tiers)
+            if isinstance(found, Proof):
+                return found, None
+        refutation = None if suspect else _stuck(claim, piece, trail, lemmas)
+        if refutation:
+            return found, refutation
     found = search.attempt(slice(2, None))
     if isinstance(found, Proof):
         return found, None
     return found, refute_by_lasso(piece.unrolling, claim)
 
 
-def _stuck(claim: LeadsTo, piece: Slice, trail: Trail) -> Refutation | None:
+def _stuck(claim: LeadsTo, piece: Slice, trail: Trail, lemmas: Sequence[BoolTerm]) -> Refutation | None:
     """A stuck region that some run reaches."""
-    stuck = stuck_region(piece.system, claim, piece.lemmas, Sought(piece.samples, trail.flag))
+    stuck = stuck_region(piece.system, claim, lemmas, Sought(piece.samples, trail.flag))
     if stuck is None:
         return None
-    return refute_by_stuck_region(piece.unrolling, piece.interpreter, stuck, _way_into(stuck, piece, trail))
+    run = _way_into(stuck, piece, trail) or reach_state(piece.unrolling, stuck.region)
+    return refute_by_stuck_region(piece.interpreter, stuck, run)
 
 
 def _way_into(stuck: Stuck, piece: Slice, trail: Trail) -> Run | None:
@@ -320,19 +367,21 @@ def _way_into(stuck: Stuck, piece: Slice, trail: Trail) -> Run | None:
     return Run(run) if run else None
 
 
-def _seems_stuck(claim: LeadsTo, piece: Slice) -> bool:
-    """Whether some pending states of random runs settle without the goal. A guess at what to try first, no verdict."""
-    runner = piece.interpreter
-    pending, goal = runner.holds(claim.pending), runner.holds(claim.goal)
-    waiting = (s for s in piece.samples.states if pending(s) and not goal(s))
-    for sample in islice(waiting, _GUESSES):
-        state = {name: sample[name] for name in piece.system.spec.init}
-        try:
-            runner.settle(state, lambda s: not goal(s), limit=60)
-        except RuntimeError:
-            continue
-        return True
-    return False
+def _seems_stuck(claim: LeadsTo, piece: Slice, trail: Trail) -> bool:
+    """Whether pending states of known or random runs settle without the goal: what to try first, and no verdict."""
+    pending, goal = piece.interpreter.holds(claim.pending), piece.interpreter.holds(claim.goal)
+    known = (step.state for run in trail.runs[:_KNOWN] for step, _ in replayed(piece.walker, run))
+    waiting = (s for s in chain(known, piece.samples.states) if pending(s) and not goal(s))
+    return any(_settles_outside(goal, state, piece) for state in islice(waiting, _GUESSES))
+
+
+def _settles_outside(goal: Callable[[Mapping[str, Value]], bool], state: Mapping[str, Value], piece: Slice) -> bool:
+    here = {name: state[name] for name in piece.system.spec.init}
+    try:
+        piece.interpreter.settle(here, lambda s: not goal(s), limit=60)
+    except RuntimeError:
+        return False
+    return True
 
 
 def _refuted(subject: Subject, part: Part, system: System, refutation: Refutation) -> Decided:

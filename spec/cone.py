@@ -6,16 +6,18 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
+from spec.interned import Interned
 from spec.terms import NEXT, Term, free_names
-from spec.tla import Action, Choice, Fairness, Spec
+from spec.tla import Action, Fairness, Spec
 
 
 class Cones:
     """The cones of one spec. What influences each variable is worked out once."""
 
-    def __init__(self, spec: Spec) -> None:
-        """Reads every term of the spec."""
+    def __init__(self, spec: Spec, actions: Interned | None = None) -> None:
+        """Reads every term of the spec. The parts of actions in its cones are kept in `actions`."""
         self.spec = spec
+        self._actions = actions or Interned()
         self._every = frozenset(v.name for v in spec.variables)
         self._mates: dict[str, list[Action]] = {}
         for action in spec.actions:
@@ -39,7 +41,7 @@ class Cones:
             self.spec,
             variables=variables,
             init={v.name: self.spec.init[v.name] for v in variables},
-            actions=tuple(_restricted(a, keep) for a in kept),
+            actions=tuple(self._actions.action(_restricted(a, keep)) for a in kept),
             dropped=frozenset(a.name for a in self.spec.actions) - {a.name for a in kept},
         )
 
@@ -55,10 +57,8 @@ class Cones:
         needs: dict[str, set[str]] = {name: set() for name in self._every}
         for action in self.spec.actions:
             guards = self._guards(action) & self._every
-            for name, reads in action.update_reads.items():
+            for name, reads in action.influences.items():
                 needs[name] |= guards | (reads & self._every)
-                for choice in _used_choices(action, {name}) if action.choices else ():
-                    needs[name] |= _reads(action, choice) & self._every
         return needs
 
     def _guards(self, action: Action) -> AbstractSet[str]:
@@ -78,24 +78,6 @@ class Cones:
         return [a for a in self.spec.actions if a.name in named]
 
 
-def _reads(action: Action, choice: Choice) -> frozenset[str]:
-    return action.choice_reads[choice.term.decl().name()]
-
-
-def _used_choices(action: Action, keep: AbstractSet[str]) -> tuple[Choice, ...]:
-    """The choices that the kept updates depend on, through the ranges of others too.
-
-    A range is never empty (obligation 0), so an unused choice restricts nothing.
-    """
-    names = set[str]().union(*(action.update_reads[n] for n in keep & action.updates.keys()))
-    used: list[Choice] = []
-    for choice in reversed(action.choices):
-        if choice.term.decl().name() in names:
-            used.append(choice)
-            names |= _reads(action, choice)
-    return tuple(reversed(used))
-
-
 def _restricted(action: Action, keep: AbstractSet[str]) -> Action:
     updates = {n: t for n, t in action.updates.items() if n in keep}
-    return replace(action, updates=updates, choices=_used_choices(action, keep), whole=action.whole or action)
+    return replace(action, updates=updates, choices=action.choices_for(keep), whole=action.whole or action)

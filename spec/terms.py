@@ -5,6 +5,7 @@ Z3 ships no types; this file is where `Any` ends. Next-state variables are named
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 import z3
@@ -19,27 +20,58 @@ NEXT = "__next"
 
 def conj(*parts: BoolTerm) -> BoolTerm:
     """The conjunction, flat; true when empty."""
-    return z3.And(*parts) if len(parts) > 1 else (parts[0] if parts else z3.BoolVal(val=True))
+    return _joined(z3core.Z3_mk_and, parts) if len(parts) > 1 else (parts[0] if parts else z3.BoolVal(val=True))
 
 
 def disj(*parts: BoolTerm) -> BoolTerm:
     """The disjunction, flat; false when empty."""
-    return z3.Or(*parts) if len(parts) > 1 else (parts[0] if parts else z3.BoolVal(val=False))
+    return _joined(z3core.Z3_mk_or, parts) if len(parts) > 1 else (parts[0] if parts else z3.BoolVal(val=False))
+
+
+def _joined(make: Callable[..., z3.Ast], parts: Sequence[BoolTerm]) -> BoolTerm:
+    # On Z3's C functions, here and below: its Python ones look for a common sort of the parts, which takes twenty times
+    # as long as all the rest, and proofs build these terms by the ten thousand.
+    arguments = (z3.Ast * len(parts))(*[part.as_ast() for part in parts])
+    context = parts[0].ctx
+    return z3.BoolRef(make(context.ref(), len(parts), arguments), context)
 
 
 def neg(part: BoolTerm) -> BoolTerm:
     """Not `part`."""
-    return z3.Not(part)
+    return z3.BoolRef(z3core.Z3_mk_not(part.ctx.ref(), part.as_ast()), part.ctx)
 
 
 def implies(left: BoolTerm, right: BoolTerm) -> BoolTerm:
     """`left` => `right`."""
-    return z3.Implies(left, right)
+    return z3.BoolRef(z3core.Z3_mk_implies(left.ctx.ref(), left.as_ast(), right.as_ast()), left.ctx)
+
+
+def same(left: Term, right: Term) -> BoolTerm:
+    """`left` = `right`, of one sort."""
+    return z3.BoolRef(z3core.Z3_mk_eq(left.ctx.ref(), left.as_ast(), right.as_ast()), left.ctx)
 
 
 def ite(condition: BoolTerm, then: Term, otherwise: Term) -> Term:
-    """IF condition THEN then ELSE otherwise."""
-    return z3.If(condition, then, otherwise)
+    """IF condition THEN then ELSE otherwise, the two of one sort."""
+    chosen = z3core.Z3_mk_ite(then.ctx.ref(), condition.as_ast(), then.as_ast(), otherwise.as_ast())
+    return (z3.BoolRef if isinstance(then, z3.BoolRef) else z3.ArithRef)(chosen, then.ctx)
+
+
+class Renaming:
+    """A substitution of terms for terms, ready to be applied many times."""
+
+    def __init__(self, pairs: Iterable[tuple[Term, Term]]) -> None:
+        """Each pair: what is replaced, and by what, of one sort."""
+        self._pairs = list(pairs)  # their terms must live as long as the arrays
+        self._from = (z3.Ast * len(self._pairs))(*[old.as_ast() for old, _ in self._pairs])
+        self._to = (z3.Ast * len(self._pairs))(*[new.as_ast() for _, new in self._pairs])
+
+    def __call__(self, term: Term) -> Term:
+        """`term` with all of them replaced at once."""
+        if not self._pairs:
+            return term
+        changed = z3core.Z3_substitute(term.ctx.ref(), term.as_ast(), len(self._pairs), self._from, self._to)
+        return (z3.BoolRef if isinstance(term, z3.BoolRef) else z3.ArithRef)(changed, term.ctx)
 
 
 def nat(value: int) -> NatTerm:
@@ -54,12 +86,12 @@ def total(*parts: NatTerm) -> NatTerm:
 
 def least(left: NatTerm, right: NatTerm) -> NatTerm:
     """The smaller of the two."""
-    return z3.If(left <= right, left, right)
+    return ite(left <= right, left, right)
 
 
 def minus(left: NatTerm, right: NatTerm) -> NatTerm:
     """`left - right`, not below 0."""
-    return z3.If(left > right, left - right, nat(0))
+    return ite(left > right, left - right, nat(0))
 
 
 def constants(term: Term) -> dict[str, Term]:

@@ -15,7 +15,8 @@ so that ENABLED needs no quantifier: the guard implies that the witness lies in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -24,7 +25,7 @@ from typing import Any
 import z3
 
 from spec.errors import SpecError
-from spec.terms import NEXT, BoolTerm, NatTerm, Term, conj, disj, free_names, nat
+from spec.terms import NEXT, BoolTerm, NatTerm, Renaming, Term, conj, disj, free_names, nat, neg, same
 
 
 class Sort(Enum):
@@ -73,6 +74,11 @@ class Choice:
     witness: NatTerm
     meaning: str
 
+    @cached_property
+    def full_name(self) -> str:
+        """The name of the term: the action's and its own."""
+        return str(self.term.decl().name())
+
     @property
     def within(self) -> BoolTerm:
         """The choice lies in its range."""
@@ -113,8 +119,24 @@ class Action:
     @cached_property
     def enabled(self) -> BoolTerm:
         """The guard holds and the witness changes the state: a lower bound of TLA's ENABLED <<A>>_vars."""
-        changes = [self.at_witness(new) != _variable_of(name, new) for name, new in self.updates.items()]
+        changes = [neg(same(self.at_witness(self.updates[name]), now)) for name, now, _ in self._updated]
         return conj(self.guard, disj(*changes))
+
+    @cached_property
+    def relation(self) -> BoolTerm:
+        """The action over now and next: what it does not update is not mentioned."""
+        return conj(self.guard, self.where, *(same(after, self.updates[name]) for name, _, after in self._updated))
+
+    @cached_property
+    def renaming(self) -> Renaming:
+        """Each variable that it updates, from now to next."""
+        return Renaming((now, after) for _, now, after in self._updated)
+
+    @property
+    def _updated(self) -> Iterable[tuple[str, Term, Term]]:
+        for name, term in self.updates.items():
+            variable = Variable(name, Sort.BOOL if z3.is_bool(term) else Sort.NAT)
+            yield name, variable.now, variable.next
 
     @cached_property
     def guard_reads(self) -> frozenset[str]:
@@ -133,9 +155,31 @@ class Action:
         }
 
     @cached_property
+    def influences(self) -> Mapping[str, frozenset[str]]:
+        """For each updated variable, the names that its new value and the ranges of its choices read."""
+        reads = self.choice_reads
+        return {
+            name: found.union(*(reads[c.full_name] for c in self.choices_for({name})))
+            for name, found in self.update_reads.items()
+        }
+
+    def choices_for(self, names: AbstractSet[str]) -> tuple[Choice, ...]:
+        """The choices that the new values of these variables depend on, through the ranges of others too.
+
+        A range is never empty (obligation 0), so that a choice which is not used restricts nothing.
+        """
+        reads = set[str]().union(*(self.update_reads[n] for n in names & self.updates.keys()))
+        used: list[Choice] = []
+        for choice in reversed(self.choices):
+            if choice.full_name in reads:
+                used.append(choice)
+                reads |= self.choice_reads[choice.full_name]
+        return tuple(reversed(used))
+
+    @cached_property
     def choice_reads(self) -> Mapping[str, frozenset[str]]:
         """For each choice, the names that its range and witness read."""
-        reads = {c.term.decl().name(): c for c in self.choices}
+        reads = {c.full_name: c for c in self.choices}
         whole = {id(c) for c in self.whole.choices} if self.whole else set()
         return {
             name: self.whole.choice_reads[name]
@@ -143,10 +187,6 @@ class Action:
             else free_names(c.within) | free_names(c.witness)
             for name, c in reads.items()
         }
-
-
-def _variable_of(name: str, like: Term) -> Term:
-    return z3.Bool(name) if z3.is_bool(like) else z3.Int(name)
 
 
 class Draft:

@@ -6,7 +6,7 @@ A state maps each variable to an int or a bool. The actions' guards and updates 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,8 +21,9 @@ Choices = dict[str, int]
 
 # How far above its lower bound a random choice goes: small numbers meet the corner cases.
 _SPREAD = 2
-# How often every second walk prefers what is fair: there transfers land and passes go round, as they mostly do.
-_EAGER = 0.6
+# How often a walk prefers what is fair, one walk after the other: the more, the more transfers land and the more passes
+# go round before anybody asks for something new.
+_EAGER = (0.0, 0.5, 0.7)
 
 
 @dataclass(frozen=True)
@@ -37,17 +38,17 @@ class Step:
 class Interpreter:
     """Executes the actions of one spec."""
 
-    def __init__(self, spec: Spec, like: Interpreter | None = None) -> None:
-        """Raises SpecError later, where a term has no translation. With `like`, what that one translated is shared."""
+    def __init__(self, spec: Spec, compiler: Compiler | None = None) -> None:
+        """Raises SpecError later, where a term has no translation. What a compiler has compiled it shares."""
         self.spec = spec
-        self.translation: Translation = like.translation if like else Translation(_reader)
-        self.actions = {a.name: _Compiled(a, self.translation) for a in spec.actions}
+        self._compiler = compiler or Compiler()
+        self.actions = {a.name: self._compiler.action(a) for a in spec.actions}
         self._fair = [a.name for a in spec.actions if a.fairness is not Fairness.NONE]
 
     @cached_property
     def _able(self) -> Callable[[Mapping[str, Value]], list[str]]:
         """The actions whose guards hold in a state: one function for all, since each walk asks it at each step."""
-        guards = ", ".join(f"({a.name!r}, {self.translation.expression(a.guard)})" for a in self.spec.actions)
+        guards = ", ".join(f"({a.name!r}, {self._compiler.source(a.guard)})" for a in self.spec.actions)
         return _evaluate(f"lambda s: [n for n, able in ({guards}, ) if able]")
 
     def initial(self) -> State:
@@ -89,21 +90,23 @@ class Interpreter:
 
     def holds(self, term: BoolTerm) -> Callable[[Mapping[str, Value]], bool]:
         """A state predicate as a function. Raises SpecError where a term has no translation."""
-        return _evaluate(f"lambda s: bool({self.translation.expression(term)})")
+        return _evaluate(f"lambda s: bool({self._compiler.source(term)})")
 
-    def walks(self, walks: int, length: int, seed: int) -> list[tuple[Step, ...]]:
+    def walks(self, walks: int, length: int, seed: int) -> Iterator[tuple[Step, ...]]:
         """Random runs from the initial state; deterministic for a seed."""
         rng = random.Random(seed)  # noqa: S311 - not for secrets
-        return [self._walk(length, rng, self._fair if number % 2 else ()) for number in range(walks)]
+        for number in range(walks):
+            yield self._walk(length, rng, _EAGER[number % len(_EAGER)])
 
-    def _walk(self, length: int, rng: random.Random, preferred: Sequence[str]) -> tuple[Step, ...]:
+    def _walk(self, length: int, rng: random.Random, eager: float) -> tuple[Step, ...]:
         state, run = self.initial(), []
         for _ in range(length):
             able = self._able(state)
             if not able:
                 break
-            liked = [n for n in able if n in preferred]
-            name = rng.choice(liked if liked and rng.random() < _EAGER else able)
+            fair = [n for n in able if n in self._fair] if rng.random() < eager else []
+            among = fair or able
+            name = among[int(rng.random() * len(among))]
             choices = self._pick(state, name, rng)
             state = self.apply(state, name, choices)
             run.append(Step(name, choices, state))
@@ -114,8 +117,8 @@ class Interpreter:
         for choice in self.actions[name].choices:
             low = int(choice.low(state, picked))
             top = low + _SPREAD if choice.high is None else int(choice.high(state, picked))
-            values = sorted({low, min(low + 1, top), min(low + _SPREAD, top), top, int(choice.witness(state, picked))})
-            picked[choice.name] = rng.choice(values)
+            values = (low, low + 1, min(low + _SPREAD, top), top, int(choice.witness(state, picked)))
+            picked[choice.name] = low if low == top else values[int(rng.random() * len(values))]
         return picked
 
     def settle(
@@ -148,16 +151,33 @@ class _CompiledChoice:
     witness: Callable[..., Any]
 
 
+class Compiler:
+    """Actions as functions of (state, choices); each action, and each term, is compiled once."""
+
+    def __init__(self) -> None:
+        """Nothing is compiled yet."""
+        self._translation = Translation(_reader)
+        self._actions: dict[int, _Compiled] = {}
+
+    def source(self, term: Term) -> str:
+        """`term` in Python, over the dicts `s` (the state) and `c` (the choices). Raises SpecError."""
+        return self._translation.expression(term)
+
+    def action(self, action: Action) -> _Compiled:
+        """The action, compiled when it is first used."""
+        # By identity: what is compiled keeps its action, so that no other takes its place.
+        return self._actions.setdefault(id(action), _Compiled(action, self))
+
+
 class _Compiled:
     """One action, each part translated when it is first used: a replay needs few."""
 
-    def __init__(self, action: Action, translation: Translation) -> None:
+    def __init__(self, action: Action, compiler: Compiler) -> None:
         self._action = action
-        self._translation = translation
+        self._compiler = compiler
 
     def _function(self, term: Term) -> Callable[..., Any]:
-        """`term` as a function of (state, choices)."""
-        return _evaluate(f"lambda s, c: {self._translation.expression(term)}")
+        return _evaluate(f"lambda s, c: {self._compiler.source(term)}")
 
     @cached_property
     def guard(self) -> Callable[..., Any]:
@@ -178,7 +198,7 @@ class _Compiled:
     @cached_property
     def update(self) -> Callable[..., Any]:
         updates = self._action.updates.items()
-        items = ", ".join(f"{name!r}: {self._translation.expression(term)}" for name, term in updates)
+        items = ", ".join(f"{name!r}: {self._compiler.source(term)}" for name, term in updates)
         return _evaluate(f"lambda s, c: {{**s, {items}}}")
 
 

@@ -6,7 +6,7 @@ Nothing here is trusted: every proof re-checks its invariant as obligations 1 an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
 
@@ -46,13 +46,15 @@ class Samples:
         return (1 << len(self.states)) - 1
 
     def mask(self, holds: Callable[[Mapping[str, Value]], bool]) -> int:
-        """The states in which `holds` is true, one bit each."""
-        return sum(1 << i for i, state in enumerate(self.states) if holds(state))
+        """The states in which `holds` is true, one bit each: the first state is the lowest bit."""
+        return int("".join("1" if holds(state) else "0" for state in reversed(self.states)), 2)
 
     @cached_property
     def atoms(self) -> Mapping[str, int]:
         """For each variable the states in which it is true, or above 0."""
-        return {name: self.mask(lambda s, n=name: bool(s[n])) for name in self.states[0]}  # type: ignore[misc]
+        columns = zip(*(state.values() for state in reversed(self.states)), strict=True)
+        masks = (int("".join(["1" if value else "0" for value in column]), 2) for column in columns)
+        return dict(zip(self.states[0], masks, strict=True))
 
     @cached_property
     def above(self) -> dict[tuple[str, str], int]:
@@ -108,25 +110,67 @@ def _zero(variable: Variable) -> BoolTerm:
     return neg(variable.now) if variable.sort is Sort.BOOL else variable.now == 0
 
 
-def find_lemmas(
-    system: System, samples: Samples, wanted: Iterable[BoolTerm] = (), known: Known | None = None
-) -> list[BoolTerm]:
-    """The largest set of candidates, `wanted` among them, that is inductive together with TypeOK.
+@dataclass(frozen=True)
+class Known:
+    """The lemmas of a slice, and its variables."""
 
-    `known` are the lemmas of a smaller slice: they hold here too, and what failed there is not tried again.
-    """
-    proved: list[BoolTerm] = list(known.lemmas) if known else []
-    tried = known.variables if known else frozenset()
-    fresh = [c for c in candidates(system.spec, samples) if not free_names(c) <= tried]
-    first = [*fresh, *wanted]
+    variables: frozenset[str] = frozenset()
+    lemmas: Sequence[BoolTerm] = ()
+
+
+class Failed:
+    """Candidates that were not inductive somewhere, and nowhere were."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        # The terms are kept: Z3's ids are unique while they live.
+        self._terms: dict[int, BoolTerm] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._terms)
+
+    def __contains__(self, candidate: BoolTerm) -> bool:
+        return candidate.get_id() in self._terms
+
+    def learn(self, candidates: Iterable[BoolTerm], proved: Iterable[BoolTerm]) -> None:
+        """Of these candidates those were proved, and no others."""
+        self._terms.update((c.get_id(), c) for c in candidates)
+        for lemma in proved:
+            self._terms.pop(lemma.get_id(), None)
+
+
+@dataclass(frozen=True)
+class Guide:
+    """What is known of candidates before they are tried."""
+
+    known: Known = field(default_factory=Known)
+    """The lemmas of a smaller slice: they hold here too, and what failed there is not tried again."""
+    failed: Failed = field(default_factory=Failed)
+    """What failed in other configurations; it grows."""
+    skip: bool = False
+    """Whether that is not tried here."""
+
+
+def find_lemmas(
+    system: System, samples: Samples, wanted: Iterable[BoolTerm] = (), guide: Guide | None = None
+) -> list[BoolTerm]:
+    """The largest set of candidates, `wanted` among them, that is inductive together with TypeOK."""
+    guide = guide or Guide()
+    proved, tried = list(guide.known.lemmas), guide.known.variables
+
+    def worth(candidate: BoolTerm) -> bool:
+        return not (guide.skip and candidate in guide.failed) and not free_names(candidate) <= tried
+
+    first = [*filter(worth, candidates(system.spec, samples)), *wanted]
     proved += _houdini(system, first, proved)
     # A flag that no sample has set, and that can be set: what it implies has not been tried yet.
     unseen = _unseen_flags(system.spec, samples, tried, proved)
-    rare = [c for flag in unseen for c in _vacuous(system.spec, flag)]
-    if not rare:
-        return proved
-    done = {c.get_id() for c in proved}
-    return proved + _houdini(system, [*(c for c in first if c.get_id() not in done), *rare], proved)
+    rare = [c for flag in unseen for c in filter(worth, _vacuous(system.spec, flag))]
+    if rare:
+        done = {c.get_id() for c in proved}
+        proved += _houdini(system, [*(c for c in first if c.get_id() not in done), *rare], proved)
+    guide.failed.learn([*first, *rare], proved)
+    return proved
 
 
 def _unseen_flags(spec: Spec, samples: Samples, tried: frozenset[str], proved: Sequence[BoolTerm]) -> list[BoolTerm]:
@@ -144,14 +188,6 @@ def _vacuous(spec: Spec, flag: BoolTerm) -> Iterator[BoolTerm]:
         elif variable.sort is Sort.NAT:
             yield from (implies(flag, variable.now == 0), implies(flag, variable.now > 0))
             yield from (implies(flag, variable.now > z3.Int(g)) for g in ghosts if g != variable.name)
-
-
-@dataclass(frozen=True)
-class Known:
-    """The lemmas of a slice, and its variables."""
-
-    variables: frozenset[str]
-    lemmas: Sequence[BoolTerm]
 
 
 def _houdini(system: System, alive: list[BoolTerm], proved: Sequence[BoolTerm]) -> list[BoolTerm]:
@@ -184,8 +220,8 @@ def _broken_by(
     if not concerned:
         return set()
     # One substitution for all: each is a Python call into Z3.
-    together = transition.primed(z3.And(*concerned))
-    after = together.children() if len(concerned) > 1 else [together.arg(0)]
+    together = transition.primed(conj(*concerned))
+    after = together.children() if len(concerned) > 1 else [together]
     pairs = list(zip(concerned, after, strict=True))
     broken: set[int] = set()
     with system.step(transition.action.name, assumed) as solver:

@@ -15,7 +15,7 @@ import z3
 from checker.proof.obligations import Helpful, Proof, over_step
 from checker.proof.rank import Component, RankSearch, lexicographic
 from checker.proof.system import System, Transition, UndecidedError
-from spec.terms import BoolTerm, conj, disj, neg
+from spec.terms import BoolTerm, conj, disj, implies, neg
 from spec.tla import Fairness, FinitelyOften, LeadsTo, Sort, Spec
 
 
@@ -185,7 +185,7 @@ def _someone_enabled(
     solver = system.solver(region)
     marks = {f"off:{i}": one for i, one in enumerate(helpful)}
     for mark, one in marks.items():
-        solver.add(z3.Implies(z3.Bool(mark), neg(conj(one.where, system.spec.enabled(one.unit)))))
+        solver.add(implies(z3.Bool(mark), neg(conj(one.where, system.spec.enabled(one.unit)))))
     system.tally.queries += 1
     answer = solver.check(*(z3.Bool(mark) for mark in marks))
     if answer == z3.sat:

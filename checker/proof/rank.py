@@ -15,7 +15,7 @@ from itertools import combinations, islice
 import z3
 
 from checker.proof.system import System, Transition, touched
-from spec.terms import BoolTerm, NatTerm, conj, disj, ite, nat
+from spec.terms import BoolTerm, NatTerm, conj, disj, ite, nat, same
 from spec.tla import Sort, Spec
 
 
@@ -118,7 +118,7 @@ class RankSearch:
     def _equal(self, name: str, component: Component) -> None:
         transition = self.system.transitions[name]
         if touched(transition, component.names):
-            self._solvers[name].add(transition.primed(component.term) == component.term)
+            self._solvers[name].add(same(transition.primed(component.term), component.term))
 
     def solver(self, name: str) -> z3.Solver:
         """Holds the region and a step of the action inside it that leaves all components equal."""
@@ -280,5 +280,5 @@ def lexicographic(components: Iterable[Component], transition: Transition) -> tu
         after = transition.primed(component.term)
         lower.append(conj(*equal, after < component.term))
         higher.append(conj(*equal, after > component.term))
-        equal.append(after == component.term)
+        equal.append(same(after, component.term))
     return disj(*lower), conj(*equal), disj(*higher)

@@ -14,7 +14,7 @@ import z3
 from checker.proof.interpreter import Interpreter, Value
 from checker.proof.lemmas import Samples
 from checker.proof.system import System, Transition
-from checker.proof.unroll import Run, Unrolling, fair_lasso, reach_state
+from checker.proof.unroll import Run, Unrolling, fair_lasso
 from spec.terms import BoolTerm, conj, disj, neg
 from spec.tla import Fairness, FinitelyOften, LeadsTo, Sort
 
@@ -168,15 +168,11 @@ def _atoms(system: System) -> Iterable[tuple[str, BoolTerm]]:
             yield f"~{variable.name}", neg(variable.now)
 
 
-def refute_by_stuck_region(
-    unrolling: Unrolling, interpreter: Interpreter, stuck: Stuck, known: Run | None = None
-) -> Refutation | None:
-    """A reached stuck region with a fair way to stay there, or None (which proves nothing).
+def refute_by_stuck_region(interpreter: Interpreter, stuck: Stuck, run: Run | None) -> Refutation | None:
+    """The region, a run that reaches it, and a fair way to stay there; None without a run, which proves nothing.
 
-    `known` is a run that reaches the region; where there is none, the shortest is sought. The interpreter is of the
-    same slice as the unrolling.
+    The interpreter is of the slice of the region.
     """
-    run = known if known is not None else reach_state(unrolling, stuck.region)
     return Refutation(_stay(interpreter, run, stuck), "stuck-region", stuck) if run else None
 
 

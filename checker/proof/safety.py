@@ -63,8 +63,8 @@ def inductive(system: System, lemma: BoolTerm, lemmas: Iterable[BoolTerm]) -> bo
     return True
 
 
-def refute_safety(unrolling: Unrolling, claim: Always | EachStep) -> Run | None:
-    """A shortest run that breaks the claim, up to the depth limit."""
+def refute_safety(unrolling: Unrolling, claim: Always | EachStep, depths: range | None = None) -> Run | None:
+    """A shortest run that breaks the claim, of these depths; by default up to the depth limit."""
     if isinstance(claim, Always):
-        return reach_state(unrolling, neg(claim.holds))
-    return reach_step(unrolling, claim)
+        return reach_state(unrolling, neg(claim.holds), depths)
+    return reach_step(unrolling, claim, depths)

@@ -7,19 +7,27 @@ is the shortest of all runs is not claimed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from checker.proof.interpreter import Choices, Interpreter, Step, Value
+
+# How many runs are shrunk: they end in different places, and one of a few is mostly as short as can be.
+_TRIES = 5
 
 Breaks = Callable[[Step, Mapping[str, Value]], bool]
 """Whether the claim is broken by a step, taken from the state given second."""
 
 
 def shortest(
-    interpreter: Interpreter, runs: Iterable[Sequence[Step]], breaks: Breaks, tries: int = 6
+    interpreter: Interpreter, runs: Iterable[tuple[Step, ...]], breaks: Breaks, enough: int | None = None
 ) -> tuple[Step, ...] | None:
-    """The shortest that comes of the runs which break soonest; None where none breaks anything."""
-    broken = sorted((run for run in (_until(interpreter, r, breaks) for r in runs) if run), key=len)
-    shrunk = (shrink(interpreter, run, breaks) for run in broken[:tries])
+    """The shortest that comes of the runs which break soonest; None where none breaks anything.
+
+    With `enough`, no more runs are looked at once so many break.
+    """
+    found = (run for run in (_until(interpreter, run, breaks) for run in runs) if run)
+    broken = sorted(islice(found, enough), key=len)
+    shrunk = (shrink(interpreter, run, breaks) for run in broken[:_TRIES])
     return min((run for run in shrunk if run), key=weight, default=None)
 
 

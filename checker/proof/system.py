@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import z3
+from z3 import z3core
 
 from spec.errors import SpecError
-from spec.terms import BoolTerm, Term, conj, free_names
+from spec.terms import BoolTerm, Term, conj, disj, free_names
 from spec.tla import Action, Sort, Spec
 
 SolverFactory = Callable[[], z3.Solver]
@@ -44,12 +45,15 @@ class Transition:
     """One action over now and next: what it does not update is the same variable in both."""
 
     action: Action
-    relation: BoolTerm
-    renaming: tuple[tuple[Term, Term], ...]
+
+    @property
+    def relation(self) -> BoolTerm:
+        """The step."""
+        return self.action.relation
 
     def primed(self, term: Term) -> Term:
         """`term` after the action."""
-        return z3.substitute(term, *self.renaming) if self.renaming else term
+        return self.action.renaming(term)
 
     @cached_property
     def deltas(self) -> Mapping[str, int | None]:
@@ -71,26 +75,27 @@ class System:
     tally: Tally = field(default_factory=Tally)
 
     def __post_init__(self) -> None:
-        """Precompute the transitions."""
-        by_name = {v.name: v for v in self.spec.variables}
-        transitions = {}
-        for action in self.spec.actions:
-            changed = [by_name[name] for name in action.updates]
-            relation = conj(action.guard, action.where, *(v.next == action.updates[v.name] for v in changed))
-            transitions[action.name] = Transition(action, relation, tuple((v.now, v.next) for v in changed))
-        object.__setattr__(self, "transitions", transitions)
+        """One transition for each action."""
+        object.__setattr__(self, "transitions", {action.name: Transition(action) for action in self.spec.actions})
 
     transitions: Mapping[str, Transition] = field(init=False, repr=False)
 
     def solver(self, *assertions: BoolTerm) -> z3.Solver:
         """A fresh solver for linear integer arithmetic that holds `assertions`."""
         solver = z3.SimpleSolver()
-        # The older simplex is quicker on these many small queries (bench/proofs.py).
-        solver.set("arith.solver", 2)
-        solver.set("random_seed", self.limits.seed)
-        solver.set("rlimit", self.limits.work)
-        solver.add(*assertions)
+        z3core.Z3_solver_set_params(solver.ctx.ref(), solver.solver, self._options.params)
+        if assertions:
+            solver.add(conj(*assertions))
         return solver
+
+    @cached_property
+    def _options(self) -> z3.ParamsRef:
+        options = z3.ParamsRef()
+        # The older simplex is quicker on these many small queries (bench/proofs.py).
+        options.set("arith.solver", 2)
+        options.set("random_seed", self.limits.seed)
+        options.set("rlimit", self.limits.work)
+        return options
 
     @contextmanager
     def step(self, name: str, *assertions: BoolTerm) -> Iterator[z3.Solver]:
@@ -103,7 +108,8 @@ class System:
             solver = self._steps[name] = self.solver(self.spec.naturals, self.transitions[name].relation)
         solver.push()
         try:
-            solver.add(*assertions)
+            if assertions:
+                solver.add(conj(*assertions))
             yield solver
         finally:
             solver.pop()
@@ -117,7 +123,8 @@ class System:
         self.tally.queries += 1
         solver.push()
         try:
-            solver.add(*assertions)
+            if assertions:
+                solver.add(conj(*assertions))
             answer = solver.check()
             if answer == z3.sat:
                 return solver.model()
@@ -131,7 +138,8 @@ class System:
         """Whether there is no model. Raises UndecidedError."""
         self.tally.queries += 1
         solver.push()
-        solver.add(*assertions)
+        if assertions:
+            solver.add(conj(*assertions))
         answer = solver.check()
         solver.pop()
         if answer == z3.unknown:
@@ -186,7 +194,7 @@ def falling(system: System, lemmas: Iterable[BoolTerm] = (), among: Falls | None
         if not counters:
             continue
         with system.step(name, together) as solver:
-            while counters and (model := system.query(solver, z3.Or(*(v.next < 0 for v in counters)))) is not None:
+            while counters and (model := system.query(solver, disj(*(v.next < 0 for v in counters)))) is not None:
                 below = [v for v in counters if model.eval(v.next, model_completion=True).as_long() < 0]
                 found |= {(name, v.name) for v in below}
                 counters = [v for v in counters if v not in below]

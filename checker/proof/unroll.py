@@ -8,7 +8,7 @@ import z3
 
 from checker.proof.interpreter import Step
 from checker.proof.system import System
-from spec.terms import NEXT, BoolTerm, NatTerm, Term, conj, disj, free_names, ite, nat, neg
+from spec.terms import NEXT, BoolTerm, NatTerm, Renaming, Term, conj, disj, free_names, implies, ite, nat, neg, same
 from spec.tla import Action, EachStep, Fairness, Sort, Variable
 
 STUTTER = -1
@@ -38,7 +38,7 @@ class Unrolling:
         self.frames = 0
         self._step = _one_step(system)
         self._choices = [c.term for a in system.spec.actions for c in a.choices]
-        self._renamings: dict[int, list[tuple[Term, Term]]] = {}
+        self._renamings: dict[int, Renaming] = {}
         self.solver = system.solver(self.at(system.spec.initial, 0))
 
     def at(self, term: Term, frame: int) -> Term:
@@ -48,8 +48,8 @@ class Unrolling:
             for v in self.system.spec.variables:
                 pairs += [(v.now, _constant(v, frame)), (v.next, _constant(v, frame + 1))]
             pairs += [(c, z3.Int(f"{c.decl().name()}@{frame}")) for c in self._choices]
-            self._renamings[frame] = pairs
-        return z3.substitute(term, *self._renamings[frame])
+            self._renamings[frame] = Renaming(pairs)
+        return self._renamings[frame](term)
 
     def taken(self, frame: int) -> NatTerm:
         """Which action leads from this frame to the next, by its index; STUTTER is none."""
@@ -65,7 +65,7 @@ class Unrolling:
         """The environment chooses no more than the witness, or `least`: easier to read. A wish, not a bound."""
         wish = conj(
             *(
-                z3.Implies(index == TAKEN, c.term <= ite(c.witness > least, c.witness, nat(least)))
+                implies(index == TAKEN, c.term <= ite(c.witness > least, c.witness, nat(least)))
                 for index, action in enumerate(self.system.spec.actions)
                 for c in action.choices
             )
@@ -112,9 +112,9 @@ class Unrolling:
         return tuple(found)
 
 
-def reach_state(unrolling: Unrolling, target: BoolTerm) -> Run | None:
-    """A shortest run to a state in `target`, up to the depth limit."""
-    for depth in range(unrolling.system.limits.depth + 1):
+def reach_state(unrolling: Unrolling, target: BoolTerm, depths: range | None = None) -> Run | None:
+    """A shortest run to a state in `target`, of these depths; by default up to the depth limit."""
+    for depth in depths or range(unrolling.system.limits.depth + 1):
         unrolling.extend(depth)
         model = unrolling.find(unrolling.at(target, depth), depth)
         if model is not None:
@@ -122,10 +122,10 @@ def reach_state(unrolling: Unrolling, target: BoolTerm) -> Run | None:
     return None
 
 
-def reach_step(unrolling: Unrolling, claim: EachStep) -> Run | None:
-    """A shortest run whose last step breaks the claim, up to the depth limit."""
+def reach_step(unrolling: Unrolling, claim: EachStep, depths: range | None = None) -> Run | None:
+    """A shortest run whose last step breaks the claim, of these depths; by default up to the depth limit."""
     bad = _breaks(unrolling.system, claim)
-    for depth in range(1, unrolling.system.limits.depth + 1):
+    for depth in depths or range(1, unrolling.system.limits.depth + 1):
         unrolling.extend(depth)
         model = unrolling.find(unrolling.at(bad, depth - 1), depth)
         if model is not None:
@@ -231,7 +231,7 @@ def _one_step(system: System) -> BoolTerm:
     parts = [TAKEN >= STUTTER, len(spec.actions) > TAKEN]
     after: dict[str, Term] = {v.name: v.now for v in spec.variables}
     for index, action in enumerate(spec.actions):
-        parts.append(z3.Implies(index == TAKEN, conj(action.guard, action.where)))
+        parts.append(implies(index == TAKEN, conj(action.guard, action.where)))
         for name, update in action.updates.items():
             after[name] = ite(index == TAKEN, update, after[name])
-    return conj(*parts, *(v.next == after[v.name] for v in spec.variables))
+    return conj(*parts, *(same(v.next, after[v.name]) for v in spec.variables))

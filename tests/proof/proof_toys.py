@@ -13,7 +13,7 @@ from checker.proof.interpreter import Interpreter
 from checker.proof.obligations import Obligation, Proof, obligations
 from checker.proof.refute import Refutation, refute_by_stuck_region, stuck_region
 from checker.proof.system import Limits, System, Tally
-from checker.proof.unroll import Unrolling
+from checker.proof.unroll import Unrolling, reach_state
 from checker.subject import Subject
 from checker.workbench import Decided, decide_part
 from spec.properties import Part
@@ -93,7 +93,8 @@ def stuck_in(spec: Spec, claim: LeadsTo) -> Refutation | None:
     """A stuck region and the shortest run into it, without lemmas and random runs."""
     system = System(spec)
     stuck = stuck_region(system, claim, [])
-    return refute_by_stuck_region(Unrolling(system), Interpreter(spec), stuck) if stuck else None
+    run = reach_state(Unrolling(system), stuck.region) if stuck else None
+    return refute_by_stuck_region(Interpreter(spec), stuck, run) if stuck else None
 
 
 def satisfiable(system: System, proof: Proof) -> list[Obligation]:
