@@ -9,7 +9,6 @@ import tempfile
 import traceback
 from collections.abc import Sequence
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,55 +17,25 @@ import click
 from checker.alerts.command import rules
 from checker.doctor.command import doctor
 from checker.interrupts import end_at_interrupts, raise_interrupts
+from checker.options import (
+    chosen_profile,
+    engine_option,
+    json_option,
+    loop_option,
+    mode_option,
+    profile_option,
+    property_option,
+    remedy_option,
+    seed_option,
+    source_of,
+    workers_option,
+)
 from checker.reporter import TerminalReporter
 from checker.verdict import EXIT_INTERNAL, EXIT_UNKNOWN, EXIT_USAGE, Verdict, exit_code
-from spec.errors import QuiesceError, UnknownNameError
-from spec.profile import DEFAULT_PROFILE, Profile, bundled_path, bundled_profiles, load_profile
+from spec.errors import QuiesceError
 
 if TYPE_CHECKING:
     from checker.results import Result
-
-_INSTALL_ENGINE = "make test (it sets up the pinned engine), or: pip install sglang==0.5.23"
-
-
-class NoEngineError(QuiesceError):
-    """An installed engine was asked for, and there is none, or none with a profile. Remedy: the command in the text."""
-
-
-def installed_profile() -> str | None:
-    """The bundled profile of the installed SGLang, or None where there is no SGLang. Raises NoEngineError."""
-    try:
-        found = version("sglang")
-    except PackageNotFoundError:
-        return None
-    name = f"sglang-{found}"
-    if name not in bundled_profiles():
-        valid = ", ".join(n for n in bundled_profiles() if n.startswith("sglang-"))
-        raise NoEngineError(
-            f"sglang {found} is installed, and no bundled profile speaks of it; bundled: {valid}\n"
-            f"  verify one of these with --profile, or install what it speaks of: pip install sglang==0.5.23"
-        )
-    return name
-
-
-def chosen_profile(profile: str | None, engine: str | None, remedies: Sequence[str]) -> Profile:
-    """The profile that the options name, remedies laid over it. Raises QuiesceError."""
-    if profile is not None and engine is not None:
-        raise NoEngineError("--profile and --engine exclude each other; give one")
-    if engine is not None:
-        if engine != "installed":
-            raise UnknownNameError("engine", engine, ["installed"])
-        name = installed_profile()
-        if name is None:
-            raise NoEngineError(f"no SGLang is installed in this environment; install it with: {_INSTALL_ENGINE}")
-    else:
-        name = profile if profile is not None else (installed_profile() or DEFAULT_PROFILE)
-    return load_profile(name).with_remedies(remedies)
-
-
-def source_of(profile: Profile) -> str:
-    """Where the profile comes from: bundled with this package, or a file of the user's."""
-    return "bundled" if profile.name in bundled_profiles() and profile.path == bundled_path(profile.name) else "file"
 
 
 def writable(folder: str | None) -> str | None:
@@ -114,15 +83,6 @@ class _Group(click.Group):
             ctx.exit(EXIT_INTERNAL)
 
 
-_profile = click.option("--profile", metavar="NAME", help="A bundled profile, or the path of a TOML file.")
-_engine = click.option("--engine", metavar="installed", help="Take the profile of the installed engine.")
-_remedy = click.option("--remedy", "remedies", multiple=True, metavar="NAME", help="Lay a remedy over it; or `all`.")
-_loop = click.option("--loop", "loops", multiple=True, metavar="NAME", help="Only this event loop.")
-_mode = click.option("--mode", "modes", multiple=True, metavar="NAME", help="Only this pause mode.")
-_json = click.option("--json", "as_json", is_flag=True, help="Results as JSON on stdout.")
-_seed = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For the solver.")
-
-
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="quiesce", prog_name="checker")
 def main() -> None:
@@ -134,15 +94,15 @@ main.add_command(doctor)
 
 
 @main.command()
-@_profile
-@_engine
-@_remedy
-@click.option("--property", "properties", multiple=True, metavar="ID", help="Only this property.")
-@_loop
-@_mode
-@_json
-@_seed
-@click.option("--workers", type=click.IntRange(min=1), help="Processes; as many as cores by default.")
+@profile_option
+@engine_option
+@remedy_option
+@property_option
+@loop_option
+@mode_option
+@json_option
+@seed_option
+@workers_option
 @click.option("--certificates", metavar="FOLDER", help="Write a certificate for each proof below FOLDER.")
 @click.pass_context
 def verify(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by name
@@ -186,13 +146,13 @@ def verify(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by
 
 @main.command()
 @click.argument("property_id", metavar="PROPERTY")
-@_profile
-@_engine
-@_remedy
-@_loop
-@_mode
-@_json
-@_seed
+@profile_option
+@engine_option
+@remedy_option
+@loop_option
+@mode_option
+@json_option
+@seed_option
 @click.pass_context
 def explain(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by name
     ctx: click.Context,

@@ -1,0 +1,65 @@
+"""The options that several commands share, and the profile that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+import click
+
+from spec.errors import QuiesceError, UnknownNameError
+from spec.profile import DEFAULT_PROFILE, Profile, bundled_path, bundled_profiles, load_profile
+
+_INSTALL_ENGINE = "make test (it sets up the pinned engine), or: pip install sglang==0.5.23"
+
+profile_option = click.option("--profile", metavar="NAME", help="A bundled profile, or the path of a TOML file.")
+engine_option = click.option("--engine", metavar="installed", help="Take the profile of the installed engine.")
+remedy_option = click.option(
+    "--remedy", "remedies", multiple=True, metavar="NAME", help="Lay a remedy over it; or `all`."
+)
+property_option = click.option("--property", "properties", multiple=True, metavar="ID", help="Only this property.")
+loop_option = click.option("--loop", "loops", multiple=True, metavar="NAME", help="Only this event loop.")
+mode_option = click.option("--mode", "modes", multiple=True, metavar="NAME", help="Only this pause mode.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Results as JSON on stdout.")
+seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For the solver.")
+workers_option = click.option("--workers", type=click.IntRange(min=1), help="Processes; as many as cores by default.")
+
+
+class NoEngineError(QuiesceError):
+    """An installed engine was asked for, and there is none, or none with a profile. Remedy: the command in the text."""
+
+
+def installed_profile() -> str | None:
+    """The bundled profile of the installed SGLang, or None where there is no SGLang. Raises NoEngineError."""
+    try:
+        found = version("sglang")
+    except PackageNotFoundError:
+        return None
+    name = f"sglang-{found}"
+    if name not in bundled_profiles():
+        valid = ", ".join(n for n in bundled_profiles() if n.startswith("sglang-"))
+        raise NoEngineError(
+            f"sglang {found} is installed, and no bundled profile speaks of it; bundled: {valid}\n"
+            f"  verify one of these with --profile, or install what it speaks of: pip install sglang==0.5.23"
+        )
+    return name
+
+
+def chosen_profile(profile: str | None, engine: str | None, remedies: Sequence[str]) -> Profile:
+    """The profile that the options name, remedies laid over it. Raises QuiesceError."""
+    if profile is not None and engine is not None:
+        raise NoEngineError("--profile and --engine exclude each other; give one")
+    if engine is not None:
+        if engine != "installed":
+            raise UnknownNameError("engine", engine, ["installed"])
+        name = installed_profile()
+        if name is None:
+            raise NoEngineError(f"no SGLang is installed in this environment; install it with: {_INSTALL_ENGINE}")
+    else:
+        name = profile if profile is not None else (installed_profile() or DEFAULT_PROFILE)
+    return load_profile(name).with_remedies(remedies)
+
+
+def source_of(profile: Profile) -> str:
+    """Where the profile comes from: bundled with this package, or a file of the user's."""
+    return "bundled" if profile.name in bundled_profiles() and profile.path == bundled_path(profile.name) else "file"
