@@ -35,7 +35,7 @@ from checker.verdict import EXIT_INTERNAL, EXIT_UNKNOWN, EXIT_USAGE, Verdict, ex
 from spec.errors import QuiesceError
 
 if TYPE_CHECKING:
-    from checker.results import Result
+    from checker.results import Report, Result
 
 
 def writable(folder: str | None) -> str | None:
@@ -56,6 +56,19 @@ def kept(reporter: TerminalReporter, done: int, configurations: int, result: Res
     """One more result. From the first one on an interrupt has something to keep; until then it ends the command."""
     raise_interrupts()
     reporter.progress(done, configurations, result)
+
+
+def say(reporter: TerminalReporter, report: Report, *, as_json: bool) -> None:
+    """The whole answer of `verify`."""
+    import msgspec  # noqa: PLC0415 - the help needs none of this
+
+    from checker.show import lines  # noqa: PLC0415
+
+    if as_json:
+        reporter.data(msgspec.json.encode(report).decode())
+        return
+    for line in lines(report):
+        reporter.result(line)
 
 
 class _Group(click.Group):
@@ -104,6 +117,8 @@ main.add_command(doctor)
 @seed_option
 @workers_option
 @click.option("--certificates", metavar="FOLDER", help="Write a certificate for each proof below FOLDER.")
+@click.option("--sarif", metavar="FILE", help="Also write what is refuted or unknown as SARIF 2.1.0.")
+@click.option("--junit", metavar="FILE", help="Also write each result as a JUnit test case.")
 @click.pass_context
 def verify(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by name
     ctx: click.Context,
@@ -117,18 +132,19 @@ def verify(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by
     seed: int,
     workers: int | None,
     certificates: str | None,
+    sarif: str | None,
+    junit: str | None,
 ) -> None:
     """Decide every property in every configuration of a profile."""
-    import msgspec  # noqa: PLC0415 - the help needs none of this
-
-    from checker.show import lines  # noqa: PLC0415
+    from checker.report.files import Formats  # noqa: PLC0415 - the help needs none of this
     from checker.verify import Request  # noqa: PLC0415
     from checker.verify import verify as run  # noqa: PLC0415
     from checker.withdraw import withdraw  # noqa: PLC0415
 
     chosen = chosen_profile(profile, engine, remedies)
     source = source_of(chosen)
-    folder = writable(certificates)
+    folder, formats = writable(certificates), Formats(sarif, junit)
+    formats.check()
     extra = {"workers": workers} if workers else {}
     request = Request(chosen, source, properties, loops, modes, seed, certificates=folder, **extra)
     withdraw(request)
@@ -136,11 +152,8 @@ def verify(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by
     report = run(request, partial(kept, reporter))
     end_at_interrupts()
     reporter.finish()
-    if as_json:
-        reporter.data(msgspec.json.encode(report).decode())
-    else:
-        for line in lines(report):
-            reporter.result(line)
+    formats.write(report, chosen)
+    say(reporter, report, as_json=as_json)
     ctx.exit(exit_code(Verdict(report.verdict)))
 
 

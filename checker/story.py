@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from checker.results import Result, TraceStep
@@ -63,6 +64,7 @@ _QUIET = (
     "late",
     "forward_busy",
 )
+_DONE = re.compile(r"(?:Device|Storage)Done\((\w+)\.(\w+)\)")
 _HELP = "continue_generation, an abort or another request"
 
 
@@ -78,14 +80,15 @@ def tell(result: Result) -> Iterator[str]:
     steps = result.trace.steps
     width = max((len(step.actor) for step in steps), default=0)
     for number, step in enumerate(steps, 1):
-        yield f"  {number:>2}  {step.actor:<{width}}  {_sentence(step, result)}"
-        changes = ", ".join(_changes(before, step.state))
-        yield f"      {'':<{width}}  {step.engine}" + (f"   [{changes}]" if changes else "")
+        yield f"  {number:>2}  {step.actor:<{width}}  {sentence(step, result)}"
+        changed = ", ".join(changes(before, step.state))
+        yield f"      {'':<{width}}  {step.engine}" + (f"   [{changed}]" if changed else "")
         before = step.state
-    yield from _ending(result)
+    yield from ending(result)
 
 
-def _ending(result: Result) -> Iterator[str]:
+def ending(result: Result) -> Iterator[str]:
+    """How a counterexample goes on for ever, where it does."""
     if result.trace is None or result.trace.loop_from is None:
         return
     yield ""
@@ -99,18 +102,19 @@ def _ending(result: Result) -> Iterator[str]:
         yield f"  The function that would have had to run: {result.engine_function}"
 
 
-def _sentence(step: TraceStep, result: Result) -> str:
-    name = step.action.split("(")[0]
-    if name in ("DeviceDone", "StorageDone"):
-        ledger, stage = step.action.split("(")[1].rstrip(")").split(".")
-        text = f"the {step.actor} completes a {ledger} entry ({stage})"
+def sentence(step: TraceStep, result: Result) -> str:
+    """What one step does, in a few words."""
+    if done := _DONE.fullmatch(step.action):
+        text = f"the {step.actor} completes a {done[1]} entry ({done[2]})"
     else:
-        text = _SENTENCES.get(name, step.action).format(mode=result.configuration["mode"])
+        name = step.action.split("(")[0]
+        text = _SENTENCES.get(name, step.action).replace("{mode}", str(result.configuration["mode"]))
     told = [_CHOICES[key].format(n=value) for key, value in step.choices.items() if key in _CHOICES]
     return f"{text} ({', '.join(told)})" if told else text
 
 
-def _changes(before: Mapping[str, int | bool], after: Mapping[str, int | bool]) -> Iterator[str]:
+def changes(before: Mapping[str, int | bool], after: Mapping[str, int | bool]) -> Iterator[str]:
+    """What a step changed, without what only claims read."""
     for name in sorted(before.keys() | after.keys()):
         old, new = before.get(name, 0), after.get(name, 0)
         if old == new or name.startswith(_QUIET):

@@ -1,0 +1,1 @@
+"""What a verification is handed on as: SARIF, JUnit, one page of HTML."""
