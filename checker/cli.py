@@ -30,6 +30,7 @@ from checker.options import (
     source_of,
     workers_option,
 )
+from checker.report.command import report as report_command
 from checker.reporter import TerminalReporter
 from checker.verdict import EXIT_INTERNAL, EXIT_UNKNOWN, EXIT_USAGE, Verdict, exit_code
 from spec.errors import QuiesceError
@@ -104,6 +105,7 @@ def main() -> None:
 
 main.add_command(rules)
 main.add_command(doctor)
+main.add_command(report_command)
 
 
 @main.command()

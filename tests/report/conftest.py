@@ -17,8 +17,8 @@ PLACE = {"mode": "retract", "storage": "file", "write_policy": "write_through", 
 
 @pytest.fixture(scope="session")
 def report():
-    """The bundled profile, one loop of two."""
-    return run(Request(load_profile("sglang-0.5.23"), loops=("normal",)))
+    """The bundled profile, one loop of two, one pause mode of three."""
+    return run(Request(load_profile("sglang-0.5.23"), loops=("normal",), modes=("retract",)))
 
 
 @pytest.fixture(scope="session")

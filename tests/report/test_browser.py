@@ -1,0 +1,147 @@
+"""The page in a real browser: it opens without errors, the keys work, axe-core finds nothing, a phone suffices."""
+
+import shutil
+from contextlib import contextmanager
+
+import msgspec
+import pytest
+from conftest import hostile_report, made_up
+
+from checker.report.page import page as page_of
+from checker.report.places import Source, source_of_engine
+from checker.report.render import html
+
+CHROMIUM = shutil.which("chromium")
+playwright = pytest.importorskip("playwright.sync_api", reason="no playwright; make test installs it")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe-core; make test installs it")
+if CHROMIUM is None:
+    pytest.skip("no chromium; make test installs it", allow_module_level=True)
+
+DESK, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as started:
+        # As root, as in CI, chromium starts without its sandbox only; it opens our own file.
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def url(report, tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(html(page_of(report, source_of_engine(report.engine))), encoding="utf-8")
+    return path.as_uri()
+
+
+@pytest.fixture(scope="module")
+def few(report, tmp_path_factory):
+    """Each kind of thing once or twice: axe-core takes its time with a long page."""
+    names = ("paused-flush-succeeds", "requests-return", "idle-is-true", "pages-conserved")
+    kept = [r for r in report.results if r.property in names]
+    path = tmp_path_factory.mktemp("few") / "report.html"
+    small = msgspec.structs.replace(report, results=[*kept, made_up("unknown")])
+    path.write_text(html(page_of(small, source_of_engine(report.engine))), encoding="utf-8")
+    return path.as_uri()
+
+
+@contextmanager
+def opened(browser, url, size=DESK, **more):
+    """A page; whatever it complains of, and whatever it asks the network for, fails the test."""
+    context = browser.new_context(viewport=size, reduced_motion="reduce", **more)
+    page, said = context.new_page(), []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("dialog", lambda dialog: said.append(dialog.message))
+    page.on("request", lambda request: said.append(request.url) if request.url != url else None)
+    page.goto(url)
+    yield page
+    context.close()
+    assert said == []
+
+
+def test_arrow_keys_and_mouse_go_step_by_step(browser, url):
+    with opened(browser, url) as page:
+        first, second = page.locator("#c1"), page.locator("#c2")
+        assert first.locator("output").inner_text() == "1 / 5"
+        first.locator("input").focus()
+        page.keyboard.press("ArrowRight")
+        assert first.locator("output").inner_text() == "2 / 5"
+        first.locator("h3").click()
+        first.locator("h3").scroll_into_view_if_needed()
+        page.evaluate("document.activeElement.blur(); document.querySelector('#c1').scrollIntoView()")
+        for _ in range(9):
+            page.keyboard.press("ArrowRight")
+        assert first.locator("output").inner_text() == "5 / 5"
+        page.keyboard.press("ArrowLeft")
+        assert first.locator("output").inner_text() == "4 / 5"
+        assert second.locator("output").inner_text() == "1 / 5"
+        first.locator(".step").nth(2).locator(".told p").first.click()
+        assert first.locator("output").inner_text() == "3 / 5"
+        assert first.locator(".now").inner_text().startswith("State after step 3")
+        assert first.locator(".step.selected .actor").inner_text() == "trainer"
+        first.get_by_role("button", name="Next step").click()
+        assert "flush_wanted" in first.locator(".now .changed").inner_text()
+        assert first.locator(".now .stuck dt").inner_text() == "write_through_submitted stuck"
+        box = first.locator("svg").bounding_box()
+        page.mouse.click(box["x"] + box["width"] - 8, box["y"] + 10)
+        assert first.locator("output").inner_text() == "5 / 5"
+        assert "nothing but continue_generation" in first.locator(".ending").inner_text()
+
+
+def test_without_javascript_every_step_and_state_can_be_read(browser, url):
+    with opened(browser, url, java_script_enabled=False) as page:
+        assert page.locator(".stepper").first.is_hidden()
+        assert page.locator(".step").count() > 40
+        assert all(step.is_visible() for step in page.locator("#c1 .step").all())
+        state = page.locator("#c1 details.state").first
+        state.locator("summary").click()
+        assert state.locator("dl").is_visible()
+        assert page.locator("#c1 svg").first.is_visible()
+
+
+@pytest.mark.parametrize(("size", "scheme"), [(DESK, "light"), (DESK, "dark"), (PHONE, "light")])
+def test_axe_core_finds_nothing(browser, few, size, scheme):
+    with opened(browser, few, size, color_scheme=scheme) as page:
+        found = axe.Axe().run(page)
+        assert found.violations_count == 0, found.generate_report()
+
+
+def test_axe_core_would_find_something(browser, few):
+    with opened(browser, few) as page:
+        page.evaluate("document.querySelector('#c1 input').removeAttribute('aria-label')")
+        assert axe.Axe().run(page, "#c1").violations_count > 0
+
+
+@pytest.mark.parametrize("width", [320, 360, 768, 1024, 1280])
+def test_nothing_scrolls_sideways(browser, url, width):
+    with opened(browser, url, {"width": width, "height": 800}) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        cut = "[...document.querySelectorAll('td *, .told *, dd')].filter(e => e.getClientRects().length &&"
+        cut += " e.getBoundingClientRect().right > innerWidth && !e.closest('.scroll')).length"
+        assert page.evaluate(cut) == 0
+
+
+@pytest.mark.parametrize("name", ["<script>window.pwned=1</script>", "\"'><img src=x onerror=window.pwned=1>"])
+def test_hostile_names_do_nothing(browser, name, tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text(html(page_of(hostile_report(name), Source())), encoding="utf-8")
+    with opened(browser, path.as_uri()) as page:
+        page.keyboard.press("ArrowRight")
+        assert page.locator("#c1 output").inner_text() == "2 / 2"
+        assert page.evaluate("window.pwned") is None
+        assert name in page.locator("#c1 .reason").inner_text()
+
+
+def test_the_policy_stops_what_is_not_ours(browser, url, tmp_path):
+    path = tmp_path / "report.html"
+    with opened(browser, url) as page:
+        text = page.content()
+    path.write_text(text.replace("</main>", "<script>window.pwned = 1</script></main>"), encoding="utf-8")
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(path.as_uri())
+    assert page.evaluate("window.pwned") is None
+    context.close()
