@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from engine_hooks.recorder_writer import DROP_REASONS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
@@ -41,6 +43,7 @@ class Vocabulary:
     remedies: tuple[str, ...] = ()
     info: Labels = field(default=("", "", "", ""))
     """The values of INFO_LABELS."""
+    process: str = "scheduler"
 
 
 @dataclass(frozen=True)
@@ -71,9 +74,9 @@ SERIES: Mapping[str, Series] = {
         "1: nothing but continue, abort or a reset can make the property come true.",
         lambda v: _each(v.properties),
     ),
-    "paused": Series("gauge", ("process",), "1: paused.", lambda _: [("scheduler",)]),
+    "paused": Series("gauge", ("process",), "1: paused.", lambda v: [(v.process,)]),
     "pause_start_timestamp_seconds": Series(
-        "gauge", ("process",), "When the current pause began; 0 while running.", lambda _: [("scheduler",)]
+        "gauge", ("process",), "When the current pause began; 0 while running.", lambda v: [(v.process,)]
     ),
     "flushes_total": Series(
         "counter", ("kind", "result"), "Decisions about a flush.", lambda _: product(FLUSH_KINDS, FLUSH_RESULTS)
@@ -106,6 +109,12 @@ SERIES: Mapping[str, Series] = {
     ),
     "remedy_active": Series("gauge", ("remedy",), "1: the remedy is active.", lambda v: _each(v.remedies)),
     "info": Series("gauge", INFO_LABELS, "What watches what; always 1.", lambda v: [v.info]),
+    "trace_events_dropped_total": Series(
+        "counter",
+        ("reason",),
+        "Passes and events of flight records that were not written.",
+        lambda _: _each(DROP_REASONS),
+    ),
     "check_duration_seconds": Series(
         "histogram", (), "Time to check one pass (one pass in 64 is timed).", lambda _: [()]
     ),
@@ -114,20 +123,27 @@ SERIES: Mapping[str, Series] = {
 
 
 class PrometheusSink:
-    """Writes the series, with every label child created at 0 at construction."""
+    """Writes the series, or some of them, with every label child created at 0 at construction."""
 
-    def __init__(self, vocabulary: Vocabulary, rank: tuple[int, ...], registry: Any = None) -> None:  # noqa: ANN401 - a prometheus type, not known before the import
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        rank: tuple[object, ...],
+        registry: Any = None,  # noqa: ANN401 - a prometheus type, not known before the import
+        series: Iterable[str] = SERIES,
+    ) -> None:
         import prometheus_client  # noqa: PLC0415 - not before PROMETHEUS_MULTIPROC_DIR is set
 
         self._rank = tuple(map(str, rank))
         self._children: dict[tuple[str, Labels], Any] = {}
         # A registry of our own: in multiprocess mode values go to files, and names cannot collide with the engine's.
         target = registry if registry is not None else prometheus_client.CollectorRegistry()
-        for name, series in SERIES.items():
-            metric = self._metric(prometheus_client, name, series, target)
-            for labels in series.children(vocabulary):
+        for name in series:
+            one = SERIES[name]
+            metric = self._metric(prometheus_client, name, one, target)
+            for labels in one.children(vocabulary):
                 self._children[name, labels] = child = metric.labels(*self._rank, *labels)
-                if series.kind == "gauge":
+                if one.kind == "gauge":
                     # Where processes are merged by the most recent value, one that was never set is left out.
                     child.set(0)
         self.gauge("info", vocabulary.info, 1)

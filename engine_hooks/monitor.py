@@ -15,14 +15,17 @@ from engine_hooks.compiled import CompiledProfile, Predicate, StuckKey
 from engine_hooks.errors import LostSightError, ProtocolViolationError
 from engine_hooks.monitor_board import Board, Violation
 from engine_hooks.monitor_text import HOOKS, NEEDS, Finding, blocker_names, describe
-from engine_hooks.observation import NOWHERE, VARIABLES, Observation, Rank
+from engine_hooks.observation import COMPARED, NOWHERE, VARIABLES, Observation, Rank
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from engine_hooks.recorder import FlightRecorder
+
 logger = logging.getLogger("quiesce")
 
 _TIMED_ONE_IN = 64
+_SETTLE_SECONDS = 5.0
 _CHECKED_AT_FORWARDS = frozenset(("no-forward-while-paused", "no-stale-kv"))
 
 
@@ -63,11 +66,12 @@ class Monitor:
         self._stuck: Mapping[str, Predicate] = {}
         self._without_region: set[StuckKey] = set()
         self._judged: list[str] = []
-        self._variables = attrgetter("mode", "recorded_idle", "unmodelled", *VARIABLES)
+        self._variables = attrgetter(*COMPARED)
         self._last: tuple[object, object] | None = None
         self._repeated = 0
         self._forwards = 0
         self._seen: Observation | None = None
+        self._recorder: FlightRecorder | None = None
         self.watched = frozenset(NEEDS)
         self._blockers = blocker_names(profile)
         for hook in HOOKS:
@@ -75,6 +79,11 @@ class Monitor:
         missing = set(profile.variables) - set(VARIABLES)
         if missing:
             self.lost("state", f"the profile reads {', '.join(sorted(missing))}, which no probe provides")
+
+    def record_with(self, recorder: FlightRecorder) -> None:
+        """Give each pass, event and violation to a flight recorder too."""
+        self._recorder = recorder
+        self.board.attach(recorder)
 
     # What the monitor can see.
 
@@ -112,6 +121,8 @@ class Monitor:
         if self.mode != "retract":
             self.mode = mode
         self._forget_last()
+        if self._recorder is not None:
+            self._recorder.paused(storage)
         self._choose_region(StuckKey(self.options.loop, self.mode, storage, self.options.remedies))
         self.board.show("paused", "scheduler", value=1, urgent=True)
         self.board.show("pause_start_timestamp_seconds", "scheduler", value=self._since, urgent=True)
@@ -149,6 +160,8 @@ class Monitor:
             return
         self._stamp(seen)
         self._seen = seen
+        if open_ and self._recorder is not None:
+            self._recorder.granted(gate, self._variables(seen))
         expected = self.profile.gates[gate](seen) and not seen.unmodelled
         if gate == "flush":
             self.board.checked("flush-only-when-quiescent")
@@ -211,11 +224,16 @@ class Monitor:
         self._seen = seen
         if before is not None:
             self._stamp(before)
-        if not self._is_repetition(before, seen):
+        said = (self._variables(before) if before is not None else None, self._variables(seen))
+        repeated = self._is_repetition(said)
+        if self._recorder is not None:
+            self._recorder.passed(seen, said, repeated=repeated)
+        if not repeated:
             self._check(before, seen)
         if self.board.due():
             self._show_ledgers(seen)
             self._count_repeated()
+            self._count_dropped()
             self.board.tick()
 
     def _check(self, before: Observation | None, seen: Observation) -> None:
@@ -230,12 +248,11 @@ class Monitor:
         if started is not None:
             self.board.observe("check_duration_seconds", time.perf_counter() - started)
 
-    def _is_repetition(self, before: Observation | None, seen: Observation) -> bool:
+    def _is_repetition(self, said: tuple[object, object]) -> bool:
         """Whether this pass says what the last one said. Predicates are functions of it, so its checks are too.
 
         A paused loop spins, so almost every pass is one.
         """
-        said = (self._variables(before) if before is not None else None, self._variables(seen))
         if said == self._last:
             self._repeated += 1
             return True
@@ -257,6 +274,11 @@ class Monitor:
             for property_id in _CHECKED_AT_FORWARDS & self.watched:
                 self.board.checked(property_id, self._forwards)
             self._forwards = 0
+
+    def _count_dropped(self) -> None:
+        if self._recorder is not None:
+            for reason, number in self._recorder.take_dropped().items():
+                self.board.count("trace_events_dropped_total", reason, by=number)
 
     def _stamp(self, seen: Observation) -> None:
         seen.mode = self.mode
@@ -332,6 +354,8 @@ class Monitor:
         self.board.report(Violation(property_id, str(self.options.rank), number, now, message))
         logger.error("quiesce: %s", message)
         if self.options.enforce:
+            if self._recorder is not None:
+                self._recorder.settle(_SETTLE_SECONDS)
             raise ProtocolViolationError(message)
 
     def _end(self, property_id: str) -> None:

@@ -55,10 +55,14 @@ class Board:
         self._checks: dict[str, int] = {}
         self._due = clock()
 
-    def count(self, series: str, *labels: str) -> None:
-        """Add one to a counter, at once."""
+    def attach(self, sink: Sink) -> None:
+        """Write into this sink too, from now on."""
+        self._sinks += (sink,)
+
+    def count(self, series: str, *labels: str, by: int = 1) -> None:
+        """Add to a counter, at once."""
         for sink in self._sinks:
-            sink.count(series, labels, 1)
+            sink.count(series, labels, by)
 
     def checked(self, property_id: str, times: int = 1) -> None:
         """A check was evaluated; shown with the next `tick`, since some are evaluated on each pass."""

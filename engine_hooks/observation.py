@@ -72,3 +72,5 @@ class Observation:
 _CONTEXT = frozenset(("rank", "sequence", "loop", "mode", "step", "forwards", "recorded_idle", "unmodelled", "oldest"))
 VARIABLES = tuple(f.name for f in fields(Observation) if f.name not in _CONTEXT)
 """The spec's state variables that an observation has."""
+COMPARED = ("mode", "recorded_idle", "unmodelled", *VARIABLES)
+"""What a pass is compared by: two passes alike in these say the same to every predicate."""

@@ -1,4 +1,4 @@
-"""What the environment asks of the hooks: `QUIESCE`, `QUIESCE_REMEDIES`, `QUIESCE_STATUS_DIR`."""
+"""What the environment asks of the hooks, in the variables whose names begin with QUIESCE."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ class Settings:
     remedies: tuple[str, ...] = ()
     """As written: names, or the one word `all`; `chosen_remedies` checks them against a profile."""
     status_dir: Path | None = None
+    record_dir: Path | None = None
+    """Where flight records go; None: nothing is recorded."""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Settings:
@@ -45,8 +47,8 @@ class Settings:
             valid = ", ".join(m.value for m in Mode)
             raise SettingsError(f"QUIESCE={environ['QUIESCE']!r} is not a mode; valid: {valid}") from None
         names = tuple(name.strip() for name in environ.get("QUIESCE_REMEDIES", "").split(",") if name.strip())
-        directory = environ.get("QUIESCE_STATUS_DIR", "").strip()
-        return cls(mode=mode, remedies=names, status_dir=Path(directory) if directory else None)
+        status_dir, record_dir = (_folder(environ, name) for name in ("QUIESCE_STATUS_DIR", "QUIESCE_RECORD"))
+        return cls(mode=mode, remedies=names, status_dir=status_dir, record_dir=record_dir)
 
     def chosen_remedies(self, known: Collection[str]) -> tuple[str, ...]:
         """The remedies to activate, sorted; raises SettingsError for a name that the profile does not have."""
@@ -57,3 +59,8 @@ class Settings:
             valid = ", ".join([ALL_REMEDIES, *sorted(known)])
             raise SettingsError(f"QUIESCE_REMEDIES names {', '.join(map(repr, unknown))}, unknown; valid: {valid}")
         return tuple(sorted(set(self.remedies)))
+
+
+def _folder(environ: Mapping[str, str], name: str) -> Path | None:
+    text = environ.get(name, "").strip()
+    return Path(text) if text else None

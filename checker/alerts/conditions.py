@@ -10,6 +10,7 @@ from checker.alerts.model import WITHOUT_RANKS, Alert, Case, Recording, Settings
 PAUSED = "instance:quiesce_paused_seconds:max"
 UPDATING = "instance:quiesce_update_seconds:max"
 OLDEST = "instance:quiesce_ledger_oldest_seconds:max"
+PROCESSES = ("scheduler", "tokenizer")
 CHECK = "instance:quiesce_check_duration_seconds:p99_rate10m"
 _GROUP = "quiesce.protocol"
 
@@ -80,18 +81,34 @@ def _blocked(settings: Settings) -> Alert:
 
 def _paused(settings: Settings) -> Alert:
     paused, start = series("paused", process="scheduler"), series("pause_start_timestamp_seconds", process="scheduler")
+    front = series("paused", process="tokenizer"), series("pause_start_timestamp_seconds", process="tokenizer")
     limit = settings.paused_seconds // 60
     fires = {"process": "scheduler"}
+    scheduler, tokenizer = (f'{PAUSED}{{process="{name}"}} > {settings.paused_seconds}' for name in PROCESSES)
     return Alert(
         name=names.PAUSED,
         severity="warning",
         group=_GROUP,
         wait="1m",
-        expr=f"{PAUSED} > {settings.paused_seconds}",
+        # A pause of both processes is one; in mode abort the scheduler is told nothing.
+        expr=f"{scheduler}\nor\n({tokenizer} unless on (job, instance) {scheduler})",
         summary=f"{{{{ $labels.instance }}}}: paused for more than {limit} min.",
-        description=f"The scheduler has been paused for longer than {limit} min; nobody sent continue_generation.",
+        description=f"Its {{{{ $labels.process }}}} has been paused for longer than {limit} min; nobody sent"
+        " continue_generation.",
         cases=(
             Case("paused since 1 s, at 20 min", {paused: "1x50", start: "1x50"}, at="20m", fires=fires),
+            Case(
+                "paused in both processes",
+                {paused: "1x50", start: "2x50", front[0]: "1x50", front[1]: "1x50"},
+                at="20m",
+                fires=fires,
+            ),
+            Case(
+                "paused in the tokenizer alone, by mode abort",
+                {paused: "0x50", start: "0x50", front[0]: "1x50", front[1]: "1x50"},
+                at="20m",
+                fires={"process": "tokenizer"},
+            ),
             Case("paused for 10 min", {paused: "1x50", start: "600x50"}, at="20m"),
             Case("resumed", {paused: "1x38 0x10", start: "1x38 0x10"}, at="22m"),
             Case("running since the start", {paused: "0x50", start: "0x50"}, at="22m"),

@@ -109,7 +109,7 @@ def _fleet() -> tuple[Panel, ...]:
 
 def _pauses() -> tuple[Panel, ...]:
     return (
-        Panel("Paused for", "Age of the current pause.", (Query(_on(PAUSED), "{{instance}}"),), "s"),
+        Panel("Paused for", "Age of the current pause.", (Query(_on(PAUSED), "{{instance}} {{process}}"),), "s"),
         Panel("Update in progress for", "Age of the update.", (Query(_on(UPDATING), "{{instance}}"),), "s"),
         Panel(
             "Updates answered",

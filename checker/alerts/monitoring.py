@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from checker.alerts import names
 from checker.alerts.conditions import CHECK
-from checker.alerts.model import ENGINE, WITHOUT_RANKS, Alert, Case, Settings, series
+from checker.alerts.model import ENGINE, WITHOUT_RANKS, Alert, Case, Settings, recent_events, series
 
 ENGINE_SERIES = '__name__=~"sglang[:_]max_total_num_tokens"'
 """A series that each SGLang with `--enable-metrics` exports from its start.
@@ -23,6 +23,7 @@ def monitoring(settings: Settings) -> Iterator[Alert]:
     yield _hook(settings)
     yield _spec(settings)
     yield _budget(settings)
+    yield _dropped(settings)
 
 
 def _absent(settings: Settings) -> Alert:
@@ -107,6 +108,33 @@ def _budget(settings: Settings) -> Alert:
             Case("slow for 6 min", _timed(0, 0, 60, late="_x30 "), at="22m"),
         ),
     )
+
+
+def _dropped(settings: Settings) -> Alert:
+    disk, second = (series("trace_events_dropped_total", rank, reason="disk") for rank in (0, 1))
+    folder = series("trace_events_dropped_total", reason="folder")
+    fires = {"reason": "disk"}
+    return Alert(
+        name=names.DROPPED,
+        severity="warning",
+        group=_GROUP,
+        expr=recent_events("quiesce_trace_events_dropped_total", settings.recent),
+        summary="{{ $labels.instance }}: flight records are not written ({{ $labels.reason }}).",
+        description="A property did not hold, and the passes before it could not be written, or not all of them"
+        " ({{ $labels.reason }}). The violation itself has an alert of its own.",
+        cases=(
+            Case("the first drop of a series that was there at 0", {disk: "0x18 12x4", folder: "0x22"}, fires=fires),
+            Case("a series that first appears above 0", {disk: "_x18 12x4"}, fires=fires),
+            Case("on one rank of two, after a restart", {disk: "0x22", second: "30x17 0 12x4"}, fires=fires),
+            Case("nothing dropped", {disk: "0x22", folder: "0x22"}),
+            Case("dropped long ago", {disk: "0 12x25"}),
+            Case("an engine without a recorder that violates", {_violated(): "0x18 1x4", disk: "0x22"}),
+        ),
+    )
+
+
+def _violated() -> str:
+    return series("violations_total", property="no-stale-kv")
 
 
 def _info(rank: int, digest: str, version: str = "0.1.0") -> str:

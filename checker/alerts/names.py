@@ -13,6 +13,7 @@ ABSENT = "QuiesceMonitorAbsent"
 HOOK = "QuiesceHookNotApplied"
 SPEC = "QuiesceSpecDiffersAcrossRanks"
 BUDGET = "QuiesceChecksOverBudget"
+DROPPED = "QuiesceTraceEventsDropped"
 
 
 def violated(property_id: str) -> str:

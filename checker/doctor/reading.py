@@ -49,6 +49,8 @@ class Reading:
         self.lost = tuple(hook for hook, values in found.by("hook_applied", "hook").items() if min(values) == 0)
         self.stuck = tuple(p for p, values in found.by("stuck", "property").items() if max(values) == 1)
         self.paused_since = self._start("pause_start_timestamp_seconds")
+        # In mode abort the tokenizer alone pauses, and no flush depends on a paused pass.
+        self.passes_paused = self._start("pause_start_timestamp_seconds", process="scheduler") is not None
         self.updating_since = self._start("update_start_timestamp_seconds")
         self.loads = tuple(sorted({int(s.value) for s in found.of("weight_epoch")}))
         counted = {p: int(sum(values)) for p, values in found.by("violations_total", "property").items()}
@@ -88,7 +90,7 @@ class Reading:
 
     def _needs(self, property_id: str) -> frozenset[str]:
         """The hooks that a property needs now; the stuck region is that of the current pause."""
-        region = property_id == _FLUSHES and self.paused_since is not None
+        region = property_id == _FLUSHES and self.passes_paused
         return NEEDS[property_id] | (frozenset((_COMES_AND_GOES,)) if region else frozenset())
 
     @property
@@ -100,9 +102,9 @@ class Reading:
         kinds = {tuple(s.labels[label] for label in labels) for s in self.found.of("info")}
         return ", ".join(form.format(*kind) for kind in sorted(kinds))
 
-    def _start(self, name: str) -> float | None:
+    def _start(self, name: str, **labels: str) -> float | None:
         """When something began that is under way on some rank."""
-        starts = [s.value for s in self.found.of(name) if s.value > 0]
+        starts = [s.value for s in self.found.of(name, **labels) if s.value > 0]
         return min(starts) if starts else None
 
     def _age(self, since: float | None) -> float | None:
@@ -126,7 +128,7 @@ class Reading:
         unseen = sorted(self._needs(_FLUSHES) & set(self.lost))
         if unseen:
             return "unknown", f"hook {', '.join(unseen)} does not work"
-        if self.paused_since is not None and "running" in blockers:
+        if self.passes_paused and "running" in blockers:
             return "unknown", "requests run; if this pause is in_place it keeps them until they are aborted"
         return "yes", f"once {', '.join(blockers)} is done"
 
@@ -153,7 +155,7 @@ class Reading:
     @property
     def _blind(self) -> bool:
         """Whether something that matters now is not seen. `stuck_region` matters in a pause only."""
-        lost = set(self.lost) - (set() if self.paused_since is not None else {_COMES_AND_GOES})
+        lost = set(self.lost) - (set() if self.passes_paused else {_COMES_AND_GOES})
         # What asks the schedulers was not answered: what they export may be old.
         return bool(lost) or self._silent
 

@@ -1,4 +1,4 @@
-"""The JSON schemas of what the commands answer with `--json`. `python -m checker.compile` writes them too."""
+"""The JSON schemas of `--json` answers and of flight records. `python -m checker.compile` writes them too."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from checker.doctor import results as doctor
 from checker.explain import Explanation
 from checker.manifest import Manifest
 from checker.results import Report
+from engine_hooks.record import Line
 
 FOLDER = Path(__file__).parent
 
@@ -23,6 +24,7 @@ def generated() -> Mapping[str, str]:
         "explain-1": Explanation,
         "certificate-1": Manifest,
         "doctor-1": doctor.Report,
+        "record-1": Line,
     }
     return {f"{name}.json": _text(kind) for name, kind in answers.items()}
 

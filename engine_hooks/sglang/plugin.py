@@ -17,7 +17,10 @@ from engine_hooks.monitor import Monitor, MonitorOptions
 from engine_hooks.monitor_board import Board, Sink
 from engine_hooks.monitor_text import HOOKS, NEEDS, blocker_names
 from engine_hooks.observation import Rank
+from engine_hooks.recorder import FlightRecorder, Identity
+from engine_hooks.recorder_writer import RecordWriter
 from engine_hooks.settings import Mode, Settings
+from engine_hooks.sglang import tokenizer
 from engine_hooks.sglang.probes import Probes
 from engine_hooks.sglang.probes_session import Session, Sources
 from engine_hooks.sglang.probes_state import (
@@ -46,10 +49,26 @@ _SCHEDULER_MODULE = "sglang.srt.managers.scheduler"
 
 
 def register() -> None:
-    """Called by SGLang in each of its processes, before it builds anything; hooks only where a scheduler will run."""
+    """Called by SGLang in each of its processes, before it builds anything.
+
+    Hooks a scheduler only where one will run. Where the launcher runs is not known yet: its hook waits for it.
+    """
+    register_launcher(os.environ)
     if _SCHEDULER_MODULE not in sys.modules or multiprocessing.parent_process() is None:
         return
     register_hooks(os.environ)
+
+
+def register_launcher(environ: Mapping[str, str]) -> None:
+    """Register what shows the pause of the tokenizer's process, once SGLang builds it with metrics on."""
+    from sglang.srt.plugins.hook_registry import HookRegistry, HookType  # noqa: PLC0415 - imported only where an engine runs
+
+    try:
+        if Settings.from_environment(environ).mode is Mode.OFF:
+            return
+    except SettingsError:  # the schedulers say it
+        return
+    HookRegistry.register(tokenizer.LAUNCHED, tokenizer.TokenizerProbe().launched, HookType.AFTER)
 
 
 def register_hooks(environ: Mapping[str, str]) -> None:
@@ -127,6 +146,7 @@ class _Starter:
         loop = loop_name(scheduler, parallel.pp_size)
         enforce = self.settings.mode is Mode.ENFORCE
         monitor = Monitor(self.profile, board, MonitorOptions(rank, loop, tuple(remedies), enforce))
+        self._record(monitor)
         for hook, reason in self._not_applied().items():
             monitor.lost(hook, reason)
         memory = get_memory()
@@ -143,6 +163,26 @@ class _Starter:
         board.tick(force=True)
         logger.info("quiesce: watching %s, loop %s, remedies: %s", rank, loop, ", ".join(remedies) or "none")
         return session
+
+    def _record(self, monitor: Monitor) -> None:
+        """Keep a flight recorder where one is asked for; without it nothing of it runs."""
+        folder, options = self.settings.record_dir, monitor.options
+        if folder is None:
+            return
+        identity = Identity(
+            engine="sglang",
+            engine_version=self.engine_version,
+            version=_own_version(),
+            profile=monitor.profile.profile,
+            spec_digest=monitor.profile.spec_digest,
+            rank=options.rank,
+            loop=options.loop,
+            remedies=options.remedies,
+        )
+        try:
+            monitor.record_with(FlightRecorder(identity, RecordWriter(folder, str(options.rank))))
+        except RuntimeError as error:  # no thread can be started
+            logger.warning("quiesce: no flight recorder: %s", error)
 
     def _sinks(self, rank: Rank) -> list[Sink]:
         info = (

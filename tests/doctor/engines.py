@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from engine_hooks.compiled import compiled_profile
 from engine_hooks.metrics import PrometheusSink, Vocabulary
 from engine_hooks.monitor_text import HOOKS, NEEDS, blocker_names
+from engine_hooks.sglang.tokenizer import SERIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -49,6 +50,15 @@ def exported(*ranks: Callable[[PrometheusSink], object], info: tuple[str, ...] =
         write(sink)
         registries.append(generate_latest(registry))
     return SGLANG + b"".join(registries)
+
+
+def tokenizer_paused(seconds: float) -> bytes:
+    """What the tokenizer's process adds once it has been paused for so long."""
+    registry = CollectorRegistry()
+    sink = PrometheusSink(Vocabulary(process="tokenizer"), ("", "", ""), registry, SERIES)
+    sink.gauge("paused", ("tokenizer",), 1)
+    sink.gauge("pause_start_timestamp_seconds", ("tokenizer",), NOW - seconds)
+    return generate_latest(registry)
 
 
 def idle(_sink: PrometheusSink) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from engines import NOW, SGLANG, blocked, engine, exported, idle, paused, served, stuck
+from engines import NOW, SGLANG, blocked, engine, exported, idle, paused, served, stuck, tokenizer_paused
 
 from checker.doctor.fetch import Limits
 from checker.doctor.results import Diagnosis, State, worst
@@ -65,6 +65,8 @@ ENGINES: dict[str, tuple[dict[str, Page], str]] = {
     "paused-for-hours": (engine(exported(lambda sink: paused(sink, 7500))), "healthy"),
     "no-region": (engine(exported(no_region)), "cannot tell"),
     "no-region-while-running": (engine(exported(no_region_now)), "healthy"),
+    # Paused by mode abort, of which the scheduler is told nothing; its last own pause had no region.
+    "paused-in-the-tokenizer": (engine(exported(no_region_now) + tokenizer_paused(30)), "healthy"),
     "blind": (engine(exported(idle, blind)), "cannot tell"),
     "updating": (engine(exported(updating)), "healthy"),
     "update-overdue": (engine(exported(overdue)), "stuck"),

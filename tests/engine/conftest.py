@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from harness import ASKED_TOKENS, PROMPT, SETUPS, Engine, Models, Setup
+from harness import ASKED_TOKENS, PROMPT, SETUPS, Engine, Models, Setup, records_of
 
 from engine_hooks.sglang.testbed import tinymodel
 from engine_hooks.sglang.testbed.server import Server, ServerOptions
@@ -84,12 +84,13 @@ def served(
     # `fresh_answer` is asked for here so that its engine is gone before this one starts.
     assert len(fresh_answer) == ASKED_TOKENS
     setup: Setup = request.param
+    folder = tmp_path_factory.mktemp(str(setup))
     options = ServerOptions(
         models.old,
-        tmp_path_factory.mktemp(str(setup)),
+        folder,
         storage=setup.storage == "file",
         arguments=setup.arguments,
-        environment=setup.environment,
+        environment=setup.environment | {"QUIESCE_RECORD": str(records_of(folder))},
         start_seconds=480,
     )
     with Server(options) as server:

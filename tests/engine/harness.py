@@ -97,6 +97,11 @@ def rewritten(old: str, new: str) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join(path), "QUIESCE_TEST_REWRITE": f"{old}={new}"}
 
 
+def records_of(folder: Path) -> Path:
+    """Where the flight records of the engine in this folder are."""
+    return folder / "records"
+
+
 class Metrics:
     """One scrape."""
 
@@ -204,6 +209,7 @@ class Engine:
 
     def __init__(self, server: Server, model: Path) -> None:
         self.server = server
+        self.records = records_of(server.options.folder)
         self.rank = server.control.rank()
         self._first_model = self._model = model
         self._streams: list[Stream] = []

@@ -95,8 +95,8 @@ def test_ages_are_those_of_a_plain_table(passes: list[list[tuple[bool, int]]]) -
 class EveryPass(Monitor):
     """Judges each pass, repeated or not."""
 
-    def _is_repetition(self, before: Any, seen: Any) -> bool:
-        super()._is_repetition(before, seen)
+    def _is_repetition(self, said: Any) -> bool:
+        super()._is_repetition(said)
         self._repeated = 0
         self._judged.clear()
         return False

@@ -13,6 +13,7 @@ pytest.importorskip("sglang")
 
 from engine_hooks.sglang.probes_targets import START, TARGETS
 from engine_hooks.sglang.testbed import launch
+from engine_hooks.sglang.tokenizer import LAUNCHED
 
 pytestmark = pytest.mark.engine
 
@@ -31,6 +32,10 @@ for name, environment in [
 ]:
     register_hooks(environment)
     found[name] = sorted(path for path, hooks in HookRegistry._hooks.items() if hooks)
+os.environ["QUIESCE"] = "off"
+register()
+found["main process, off"] = sorted(path for path, hooks in HookRegistry._hooks.items() if hooks)
+del os.environ["QUIESCE"]
 register()  # not a process that SGLang started for a scheduler
 found["main process"] = sorted(path for path, hooks in HookRegistry._hooks.items() if hooks)
 os.environ["QUIESCE_REMEDIES"] = "reap-while-paused,reap-sometimes"
@@ -55,9 +60,13 @@ def done() -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("case", ["off", "bad mode", "main process"])
+@pytest.mark.parametrize("case", ["off", "bad mode", "main process, off"])
 def test_nothing_is_hooked(done: subprocess.CompletedProcess[str], case: str) -> None:
     assert json.loads(done.stdout.splitlines()[-1])[case] == []
+
+
+def test_a_process_without_a_scheduler_only_waits_for_a_launch(done: subprocess.CompletedProcess[str]) -> None:
+    assert json.loads(done.stdout.splitlines()[-1])["main process"] == [LAUNCHED]
 
 
 def test_a_bad_setting_is_one_line_with_the_valid_values(done: subprocess.CompletedProcess[str]) -> None:
@@ -70,5 +79,5 @@ def test_a_bad_setting_is_one_line_with_the_valid_values(done: subprocess.Comple
 
 def test_every_target_of_the_real_engine_is_hooked_once(done: subprocess.CompletedProcess[str]) -> None:
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found["installed"] == sorted([START.path, *(target.path for target in TARGETS)])
+    assert found["installed"] == sorted([START.path, LAUNCHED, *(target.path for target in TARGETS)])
     assert found["hooks a target"] == 1

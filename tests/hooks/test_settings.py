@@ -43,3 +43,9 @@ def test_an_unknown_remedy_names_the_value_and_the_valid_ones() -> None:
 
 def test_status_directory() -> None:
     assert Settings.from_environment({"QUIESCE_STATUS_DIR": "somewhere"}).status_dir == Path("somewhere")
+
+
+def test_record_directory_is_only_what_is_set() -> None:
+    assert Settings.from_environment({"QUIESCE_RECORD": " "}).record_dir is None
+    assert Settings.from_environment({"QUIESCE_STATUS_DIR": "somewhere"}).record_dir is None
+    assert Settings.from_environment({"QUIESCE_RECORD": "somewhere"}).record_dir == Path("somewhere")
