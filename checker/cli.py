@@ -16,6 +16,7 @@ import click
 
 from checker.alerts.command import rules
 from checker.doctor.command import doctor
+from checker.export.command import export
 from checker.interrupts import end_at_interrupts, raise_interrupts
 from checker.options import (
     chosen_profile,
@@ -105,6 +106,7 @@ def main() -> None:
 
 main.add_command(rules)
 main.add_command(doctor)
+main.add_command(export)
 main.add_command(report_command)
 
 

@@ -1,0 +1,89 @@
+"""The command `checker export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from checker.options import chosen_profile, engine_option, profile_option, property_option, remedy_option
+from checker.reporter import TerminalReporter
+from spec.errors import QuiesceError
+
+if TYPE_CHECKING:
+    from checker.export.chosen import Selection
+
+
+class OutputError(QuiesceError):
+    """What was exported cannot be written. Remedy: another place for -o."""
+
+
+class FormatError(QuiesceError):
+    """No format was named, or several. Remedy: name one."""
+
+
+@click.command()
+@click.option("--tla", "formats", flag_value="tla", multiple=True, help="A TLA+ module.")
+@click.option(
+    "--promela", "formats", flag_value="promela", multiple=True, help="A model for spin, of a small instance."
+)
+@click.option(
+    "--itf", "formats", flag_value="itf", multiple=True, help="The counterexample of one property, for Apalache."
+)
+@profile_option
+@engine_option
+@remedy_option
+@click.option("--loop", metavar="NAME", help="The event loop; the profile's first by default.")
+@click.option("--mode", metavar="NAME", help="The pause mode; the profile's first by default.")
+@click.option("--storage", metavar="NAME", help="The storage tier; the profile's first by default.")
+@property_option
+@click.option("--bound", type=click.IntRange(1, 100), default=2, show_default=True, help="For --promela: of counters.")
+@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout.")
+def export(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by name
+    formats: tuple[str, ...],
+    profile: str | None,
+    engine: str | None,
+    remedies: tuple[str, ...],
+    loop: str | None,
+    mode: str | None,
+    storage: str | None,
+    properties: tuple[str, ...],
+    bound: int,
+    output: str | None,
+) -> None:
+    """Write one configuration of the spec, or a counterexample, for another tool.
+
+    With --property, only the part of the spec on which it depends.
+    """
+    from checker.export.chosen import Selection, configuration  # noqa: PLC0415 - the help needs none of this
+
+    if len(formats) != 1:
+        raise FormatError("name one format: --tla, --promela or --itf")
+    chosen = chosen_profile(profile, engine, remedies)
+    selection = Selection(chosen, configuration(chosen, loop, mode, storage), tuple(dict.fromkeys(properties)))
+    text = _text(formats[0], selection, bound)
+    if output is None:
+        TerminalReporter().data(text.rstrip("\n"))
+        return
+    try:
+        Path(output).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"cannot write {output!r}: {error}") from error
+
+
+def _text(wanted: str, selection: Selection, bound: int) -> str:
+    if wanted == "tla":
+        from checker.export.tla import module  # noqa: PLC0415
+
+        return module(selection.model())
+    if wanted == "itf":
+        from checker.export.itf import trace  # noqa: PLC0415
+
+        return trace(selection)
+    from checker.export.promela import Bounds, promela, unsaid  # noqa: PLC0415
+
+    model = selection.model()
+    for line in unsaid(model):
+        TerminalReporter().note(f"checker: {line}")
+    return promela(model, Bounds(bound))
