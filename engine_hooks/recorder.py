@@ -11,6 +11,7 @@ import time
 from collections import deque
 from copy import copy
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from engine_hooks.observation import COMPARED, VARIABLES
@@ -18,7 +19,7 @@ from engine_hooks.record import SCHEMA, Event, Header, Pass, State
 from engine_hooks.recorder_writer import ERROR, Job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from engine_hooks.monitor_board import Violation
     from engine_hooks.observation import Observation, Rank
@@ -149,7 +150,7 @@ class FlightRecorder:
             self._writer.drop(ERROR, 1)
             return
         try:
-            kept = sorted((*_frozen(self._passes), *_frozen(self._events)), key=lambda entry: entry.order)
+            kept = [*_frozen(self._passes), *_frozen(self._events)]
             header = self._header(violation, self._made - len(kept))
             self._writer.submit(Job(header, len(kept), lambda: _lines(kept)))
         except Exception as error:  # noqa: BLE001 - a recorder must never end the watching
@@ -199,17 +200,18 @@ class FlightRecorder:
         logger.warning("quiesce: the flight recorder ends: %s", type(error).__name__)
 
 
-def _frozen(ring: deque[_Kept]) -> Iterator[_Kept]:
+def _frozen(ring: deque[_Kept]) -> list[_Kept]:
     """The entries of a ring; only the last one of a ring ever changes, so only that one is copied."""
     entries = list(ring)
     if entries:
-        yield from entries[:-1]
-        yield copy(entries[-1])
+        entries[-1] = copy(entries[-1])
+    return entries
 
 
 def _lines(kept: Iterable[_Kept]) -> list[Pass | Event]:
     """The lines of a record, made on the writer's thread."""
-    return [_event_line(entry) if isinstance(entry.what[0], str) else _pass_line(entry) for entry in kept]
+    ordered = sorted(kept, key=attrgetter("order"))
+    return [_event_line(entry) if isinstance(entry.what[0], str) else _pass_line(entry) for entry in ordered]
 
 
 def _event_line(entry: _Kept) -> Event:
