@@ -107,7 +107,11 @@ class Page:
 def page(report: Report, source: Source, given: Profile | None = None) -> Page:
     """The page of a report; `given` is its profile, where the report cannot name it itself."""
     said = statements(report.results)
-    wrong, right = cases(report.results, "refuted"), cases(report.results, "proved")
+    order = list(said)
+    wrong, right = (
+        sorted(cases(report.results, verdict), key=lambda c: order.index(c.telling.property))
+        for verdict in ("refuted", "proved")
+    )
     targets = {id(r): f"c{i}" for i, case in enumerate(wrong, 1) for r in case.results}
     targets |= {id(r): f"p{i}" for i, case in enumerate(right, 1) for r in case.results}
     lanes = _lanes(wrong)

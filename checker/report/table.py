@@ -52,11 +52,11 @@ class Table:
 
 
 def evidence(result: Result) -> str:
-    """Of what kind the evidence is: what a reader may conclude from it."""
+    """The class of the evidence: the scope of a proof; whether a counterexample was run again without a solver."""
     if result.verdict == "proved":
-        return f"proof, {result.scope}"
+        return result.scope
     if result.verdict == "refuted":
-        return "counterexample, re-run" if result.trace is not None else "counterexample"
+        return "re-run" if result.trace is not None else "not re-run"
     return result.scope if result.verdict == "bounded" else "none"
 
 

@@ -28,6 +28,7 @@ def test_the_packages_are_typed_and_carry_their_data(wheel):
     assert "spec/profiles/sglang-0.5.23.toml" in wheel
     assert "checker/schemas/verify-1.json" in wheel
     assert "checker/alerts/runbooks.toml" in wheel
+    assert {f"checker/report/templates/report.{kind}" for kind in ("html.j2", "css", "js")} <= set(wheel)
 
 
 def test_the_engine_hooks_load_without_the_solver():

@@ -77,7 +77,7 @@ def test_arrow_keys_and_mouse_go_step_by_step(browser, url):
         assert first.locator("output").inner_text() == "5 / 5"
         page.keyboard.press("ArrowLeft")
         assert first.locator("output").inner_text() == "4 / 5"
-        assert second.locator("output").inner_text() == "1 / 5"
+        assert second.locator("output").inner_text() == "1 / 4"
         first.locator(".step").nth(2).locator(".told p").first.click()
         assert first.locator("output").inner_text() == "3 / 5"
         assert first.locator(".now").inner_text().startswith("State after step 3")
@@ -89,6 +89,14 @@ def test_arrow_keys_and_mouse_go_step_by_step(browser, url):
         page.mouse.click(box["x"] + box["width"] - 8, box["y"] + 10)
         assert first.locator("output").inner_text() == "5 / 5"
         assert "nothing but continue_generation" in first.locator(".ending").inner_text()
+
+
+def test_on_a_phone_the_state_is_with_its_step(browser, url):
+    with opened(browser, url, PHONE) as page:
+        first = page.locator("#c1")
+        first.get_by_role("button", name="Next step").click()
+        assert first.locator(".now").is_hidden()
+        assert [state.is_visible() for state in first.locator(".state dl").all()] == [False, True, False, False, False]
 
 
 def test_without_javascript_every_step_and_state_can_be_read(browser, url):

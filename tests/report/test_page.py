@@ -10,12 +10,14 @@ import msgspec
 import pytest
 from conftest import hostile_report, made_up, report_of
 
+from checker.digest import spec_digest
 from checker.explain import explanation
 from checker.report.load import LIMIT, ResultFileError, load
 from checker.report.page import page
 from checker.report.places import Source
 from checker.report.render import html
 from checker.report.words import component, meaning, ranks
+from checker.results import EngineInfo
 from spec.profile import load_profile
 from spec.protocol import Protocol
 
@@ -107,6 +109,14 @@ def test_facts_of_another_profile_are_not_shown(given, said):
     shown = page(report, Source(), load_profile(given) if given else None)
     assert shown.facts == []
     assert said in shown.no_facts
+
+
+def test_facts_of_a_profile_in_a_file_need_the_file():
+    profile = load_profile("sglang-0.5.23")
+    report = report_of(made_up("proved"), verdict="proved", engine=EngineInfo("sglang", "0.5.23", "mine", "file", []))
+    assert "name it with --profile" in page(report, Source()).no_facts
+    report = msgspec.structs.replace(report, spec_digest=spec_digest(profile))
+    assert [s.name for s in page(report, Source(), profile).facts][:3] == ["configuration", "loops", "primitives"]
 
 
 def test_what_is_open_and_what_is_missing_is_said():

@@ -11,7 +11,11 @@ const players = [...document.querySelectorAll(".counterexample")].filter((a) => 
     const chosen = Math.min(Math.max(number, 1), steps.length);
     range.value = chosen;
     output.value = `${chosen} / ${steps.length}`;
-    steps.forEach((step, index) => step.classList.toggle("selected", index + 1 === chosen));
+    steps.forEach((step, index) => {
+      step.classList.toggle("selected", index + 1 === chosen);
+      // Shown where there is no room beside the steps.
+      step.querySelector(".state").open = index + 1 === chosen;
+    });
     const title = document.createElement("b");
     title.textContent = `State after step ${chosen}`;
     const state = [...steps[chosen - 1].querySelector(".state").children].slice(1).map((child) => child.cloneNode(true));
