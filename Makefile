@@ -2,13 +2,14 @@
 VENV := .venv
 PY := $(VENV)/bin/python
 
-.PHONY: demo test test-core lint generate bench clean
+.PHONY: demo test test-core lint generate mutate bench clean
 
 demo: $(VENV)/.core ## the founding case: refuted, then proved with the remedy
 	@tools/demo.sh
 
+# Two workers: one drives the engines, one after the other, and mostly waits for them; the other does all the rest.
 test: $(VENV)/.engine ## everything, the real engine included
-	$(PY) -m pytest
+	$(PY) -m pytest -n 2 --dist loadgroup
 
 test-core: $(VENV)/.tests ## what needs no engine, nor the programs that read alert rules
 	$(PY) -m pytest -m "not engine" --ignore=tests/engine --ignore=tests/alerts
@@ -23,6 +24,9 @@ lint: $(VENV)/.engine
 generate: $(VENV)/.engine ## rewrite what is generated and committed
 	$(PY) -m checker.compile
 	$(VENV)/bin/checker rules
+
+mutate: $(VENV)/.core ## every mutant of the spec of two configurations; the figures are committed
+	tools/mutate.sh
 
 bench: $(VENV)/.engine
 	$(PY) bench/run.py

@@ -21,10 +21,10 @@ PAIRS = {
     "not": (neg(A), z3.Not(A)),
     "implies": (implies(A, B), z3.Implies(A, B)),
     "equal numbers": (same(X, Y + 1), X == Y + 1),
-    "equal flags": (same(A, neg(B)), z3.Not(B) == A),
+    "equal flags": (same(neg(B), A), z3.Not(B) == A),
     "if number": (ite(A, nat(1), X), z3.If(A, z3.IntVal(1), X)),
     "if flag": (ite(A, B, C), z3.If(A, B, C)),
-    "renamed": (Renaming([(X, Y), (A, B)])(conj(A, X > Y)), z3.And(B, Y > Y)),
+    "renamed": (Renaming([(X, nat(3)), (A, B)])(conj(A, X > Y)), z3.And(B, z3.IntVal(3) > Y)),
     "renamed at once": (Renaming([(X, Y), (Y, X)])(X > Y), Y > X),
     "not renamed": (Renaming([])(X > Y), X > Y),
 }
