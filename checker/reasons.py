@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from checker.confirm import Confirmed
+from spec.ledger import RETIRED
 from spec.protocol import Protocol
 
 State = Mapping[str, int | bool]
@@ -57,7 +58,12 @@ def _stuck(case: Case) -> Reason:
     if not name:
         return Reason("nothing that can still move opens the gate")
     reaper = case.protocol.ledgers[name].facts.reaper
-    if "reap" not in case.protocol.loop.paused and case.run.last["paused"]:
+    loop = case.protocol.loop
+    moves = case.protocol.ledgers[name].facts.moves
+    reapers = {m.by for m in moves if m.to == RETIRED and m.by in case.protocol.profile.primitives}
+    if not reapers & {*loop.paused, *loop.running}:
+        return Reason(f"{name} is reaped by no step of this loop", name, reaper)
+    if loop.honours_pause and not reapers & set(loop.paused) and case.run.last["paused"]:
         return Reason(f"{name} is reaped by no paused step", name, reaper)
     if "retry" in case.protocol.loop.paused:
         return Reason(f"{name}: a paused pass looks up storage again and again, without a limit", name, reaper)
@@ -135,6 +141,17 @@ def _quiescent(case: Case) -> Reason:
     return Reason(f"the caches are reset while {what} is in flight", ledgers[0] if ledgers else None)
 
 
+def _conserved(case: Case) -> Reason:
+    source = case.protocol.profile.requests.source
+    if case.run.steps[-1].action == "WaitingTimesOut":
+        return Reason("the time-out of waiting requests counts the pause", None, source)
+    return Reason("a retract counts running requests among the queued and turns some away", None, source)
+
+
+def _forward(case: Case) -> Reason:
+    return Reason("this loop does not look at the pause flag", None, case.protocol.loop.source)
+
+
 _RULES: Mapping[str, Callable[[Case], Reason]] = {
     "paused-flush-succeeds": _stuck,
     "ledgers-drain": _stuck,
@@ -150,4 +167,6 @@ _RULES: Mapping[str, Callable[[Case], Reason]] = {
     "idle-is-true": _idle,
     "no-forward-during-load": _load,
     "flush-only-when-quiescent": _quiescent,
+    "requests-conserved": _conserved,
+    "no-forward-while-paused": _forward,
 }

@@ -137,6 +137,10 @@ def verify_configuration(
             results.append(_plain(prop.id, configuration, Verdict.NOT_APPLICABLE, reason))
             continue
         decided = bench.decide(prop)
+        if not decided:
+            reason = "no claim of it has a meaning in this configuration"
+            results.append(_plain(prop.id, configuration, Verdict.NOT_APPLICABLE, reason))
+            continue
         results.append(_result(bench, prop.id, decided, time.perf_counter() - start, request))
     return results
 
@@ -183,8 +187,6 @@ def _result(bench: Workbench, property_id: str, decided: Sequence[Decided], seco
 
 def _proof_line(decided: Sequence[Decided]) -> str:
     ranks = [f"({', '.join(c.name for c in d.proof.rank)})" for d in decided if d.proof and d.proof.rank]
-    if not decided:
-        return "no claim in this configuration"
     return f"rank {'; '.join(ranks)}" if ranks else f"{len(decided)} claim(s) by {decided[0].method}"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spec.profile import LedgerFacts, Move
+from spec.facts import LedgerFacts, Move
 from spec.terms import BoolTerm, NatTerm, conj, disj, ite, least, minus, nat, neg, total
 from spec.tla import Draft, Sort, Variable
 

@@ -10,8 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from spec.facts import Configuration, Loop, PauseMode
 from spec.ledger import Ledger
-from spec.profile import Configuration, Loop, PauseMode, Profile
+from spec.profile import Profile
 from spec.requests import MarkedRequest
 from spec.terms import BoolTerm, NatTerm, conj, disj, ite, least, nat
 from spec.tla import Draft, Variable
@@ -44,8 +45,8 @@ class Primitives(ABC):
         """Whether the gate of this name is open in `s`."""
 
     def primitive(self, name: str, s: Draft, flow: Flow) -> None:
-        """Run one primitive by its name in the profile."""
-        {
+        """Run one primitive by its name in the profile; one of the profile's own moves the ledgers that name it."""
+        own = {
             "reap": self.reap,
             "retry": self.retry,
             "schedule": self.schedule,
@@ -55,15 +56,23 @@ class Primitives(ABC):
             "requeue": self.requeue,
             "abort_all": self.abort_all,
             "drain": self.drain,
-        }[name](s, flow)
+        }
+        if name in own:
+            own[name](s, flow)
+        else:
+            self.advance(s, name)
 
     # ---- the passes
 
     def reap(self, s: Draft, _flow: Flow) -> None:
         """`check_hicache_events`: submit what is queued, retire what is ready, allocate or revoke what was found."""
+        self.reap_reaches_tiers(s, self.advance(s, "reap"))
+
+    def advance(self, s: Draft, primitive: str) -> Mapping[str, NatTerm]:
+        """Every move that this primitive makes, a stage at a time. Returns how many entries of each ledger retired."""
         retired: dict[str, NatTerm] = {}
         for ledger in self.ledgers.values():
-            for move in ledger.moves_by("reap"):
+            for move in ledger.moves_by(primitive):
                 taken = None
                 if move.or_to is not None:
                     source = s[ledger.counter(move.from_)]
@@ -76,7 +85,14 @@ class Primitives(ABC):
                     retired[ledger.name] = moved
                 if move.starts is not None and move.starts in self.ledgers:
                     self.ledgers[move.starts].create(s, moved)
-        self.reap_reaches_tiers(s, retired)
+        return retired
+
+    def start(self, s: Draft, event: str, most: NatTerm | None, *, when: BoolTerm | None = None) -> None:
+        """New entries of the profile's own ledgers that this event starts: up to `most`, or any number."""
+        for ledger in self.ledgers.values():
+            if ledger.facts.created_by == event:
+                count = s.choose(f"{ledger.name}_new", high=most, meaning=ledger.facts.entry)
+                ledger.create(s, count if when is None else ite(when, count, nat(0)))
 
     def reap_reaches_tiers(self, s: Draft, retired: Mapping[str, NatTerm]) -> None:
         """What was retired is now part of the tier that it was copied to, with the weights that filled it."""
@@ -164,6 +180,7 @@ class Primitives(ABC):
         write_through.create(s, inserted)
         for move in write_through.moves_by("process"):
             write_through.move_all(s, move, when=flow.result)
+        self.start(s, "process", None, when=batch > 0)
 
     def record(self, s: Draft, _flow: Flow) -> None:
         """`_record_scheduler_state_for_paused_engine`: idle or active, as `is_fully_idle()` says."""
@@ -174,12 +191,15 @@ class Primitives(ABC):
     def requeue(self, s: Draft, _flow: Flow) -> None:
         """`pause_generation(retract)`: running requests give up their KV and queue again, which may look up storage."""
         retracted = s.running
+        if self.profile.requests.queue_limit:
+            retracted -= self.turn_away(s, retracted)
         if self.mine:
             self.mine.requeue(s, retracted)
         if self.storage and self.profile.prefetch.on_requeue:
             tokens = self.profile.prefetch.threshold_tokens
             meaning = f"retracted requests with {tokens} or more uncached tokens"
             self.look_up(s, s.choose("long", high=retracted, meaning=meaning))
+        self.start(s, "requeue", retracted)
         s.waiting += retracted
         s.running = 0
         s.stale_running = False
@@ -188,6 +208,14 @@ class Primitives(ABC):
         if self.loop.result_queue:
             s.result_pending = False
             s.forward_busy = False  # the handler waited for the result
+
+    def turn_away(self, s: Draft, retracted: NatTerm) -> NatTerm:
+        """`_abort_on_queued_limit`: requests that ran are now counted among the queued, and may be one too many."""
+        most = retracted - ite(s.mine_running, nat(1), nat(0)) if self.mine else retracted
+        refused = s.choose("refused", high=most, meaning="retracted requests that the queue has no room for")
+        s.answered += refused
+        s.refused += refused
+        return refused
 
     def abort_all(self, s: Draft, _flow: Flow) -> None:
         """`abort_request(abort_all)`: waiting requests leave at once, and their lookups with them."""
@@ -217,6 +245,7 @@ class Primitives(ABC):
             self.look_up(s, ite(tokens >= least_tokens, nat(1), nat(0)))
         if self.mine:
             self.mine.arrive(s)
+        self.start(s, "arrive", nat(1))
         s.waiting += 1
         s.arrived += 1
 
@@ -248,7 +277,8 @@ class Primitives(ABC):
         if self.storage and self.profile.storage.key == "tokens":
             s.stale_storage = disj(s.stale_storage, s.has_storage)
         s.stale_running = disj(s.stale_running, s.running > 0)
-        s.version_split = True
+        if self.profile.update.stamps == "before-flush":
+            s.version_split = True
 
     def reset(self, s: Draft) -> None:
         """`flush_cache`, granted: the tiers that it clears hold nothing, and no retry is left."""

@@ -69,6 +69,10 @@ def _pauses(p: Protocol) -> str | None:
     return None if p.mode.sets_flag else "mode abort never sets the scheduler's flag"
 
 
+def _records(p: Protocol) -> str | None:
+    return _pauses(p) or (None if p.loop.honours_pause else "this loop does not look at the flag: it serves on")
+
+
 def _has_storage(p: Protocol) -> str | None:
     return _pauses(p) or (None if p.storage else "no storage: there are no lookups")
 
@@ -91,8 +95,11 @@ def _one_rank(_p: Protocol) -> str | None:
 def _paused_flush_succeeds(p: Protocol, spec: Spec) -> Iterable[Part]:
     gate = spec.definitions["flush"]
     yield Part(LeadsTo(pending=conj(p.now.paused, p.now.flush_wanted), goal=disj(gate, neg(p.now.paused))))
-    # New work is what is looked up in storage: while paused a waiting request by itself does not close the gate.
+    # New work is what is looked up in storage, and a request that enters a ledger: while paused a waiting request by
+    # itself does not close the gate.
     calm = [_next(p, "lookups") == p.now.lookups] if p.storage else []
+    if any(ledger.facts.created_by == "arrive" for ledger in p.ledgers.values()):
+        calm.append(_next(p, "arrived") == p.now.arrived)
     yield Part(EachStep(implies(conj(gate, p.now.paused, _next(p, "paused"), *calm), spec.primed(gate))))
 
 
@@ -140,6 +147,8 @@ def _requests_return(p: Protocol, _spec: Spec) -> Iterable[Part]:
 def _requests_conserved(p: Protocol, _spec: Spec) -> Iterable[Part]:
     s = p.now
     yield Part(Always(s.arrived == total(s.waiting, s.running, s.answered)))
+    if "refused" in s:
+        yield Part(Always(s.refused == 0), "refused")
 
 
 def _no_forward_while_paused(p: Protocol, _spec: Spec) -> Iterable[Part]:
@@ -185,7 +194,8 @@ def _idle_is_true(p: Protocol, spec: Spec) -> Iterable[Part]:
 
 def _engine_survives(p: Protocol, _spec: Spec) -> Iterable[Part]:
     s = p.now
-    if not p.profile.watchdog.knows_pause:
+    # A loop that goes on while paused counts on.
+    if p.loop.honours_pause:
         yield Part(Always(neg(conj(s.paused, s.watched))), "watchdog")
     if p.storage and p.profile.flush.joins_storage_threads:
         # A reset joins the storage threads for ten seconds and raises where one is still in a call.
@@ -237,7 +247,7 @@ _PROPERTIES = (
         "liveness",
         "the background work started while paused is finite",
         _paused_work_ends,
-        applies=_pauses,
+        applies=_records,
     ),
     Property(
         "no-new-lookup-while-paused",
@@ -323,7 +333,7 @@ _PROPERTIES = (
         "safety",
         "the idle/active record is taken after the reap, and on the ledger terms it agrees with the gate",
         _idle_is_true,
-        applies=_pauses,
+        applies=_records,
     ),
     Property(
         "engine-survives",

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from spec.checks import ACTORS
+from spec.facts import Configuration, Move
 from spec.ledger import Ledger
 from spec.primitives import Flow, Primitives
-from spec.profile import Configuration, Move, Profile
+from spec.profile import Profile
 from spec.requests import MarkedRequest
 from spec.terms import BoolTerm, conj, ite, nat, neg, total
 from spec.tla import Action, Draft, Fairness, Sort, Spec, Variable
@@ -67,6 +69,8 @@ class Protocol(Primitives):
         if self.storage:
             counts += ["prefetch_retry", "prefetch_budget", "prefetch_orphan"]
             counters.append("lookups")
+        if self.profile.requests.queue_limit or self.profile.requests.clocks_count_pause:
+            counters.append("refused")
         yield from (Variable(name, Sort.BOOL) for name in flags)
         yield from (Variable(name, Sort.BOOL, ghost=True) for name in ghosts)
         yield from (Variable(name, Sort.NAT) for name in counts)
@@ -101,7 +105,7 @@ class Protocol(Primitives):
         yield _Rule("Continue", "trainer", "srt/managers/scheduler.py:continue_generation", self.Continue, help=True)
         # The loop goes round, paused or not: a trainer that pauses and continues for ever does not stop it.
         yield _Rule("RunningPass", "scheduler", self.loop.source, self.RunningPass, weak, EVENT_LOOP)
-        if self.mode.sets_flag:
+        if self.mode.sets_flag and self.loop.honours_pause:
             yield _Rule("PausedPass", "scheduler", self.loop.source, self.PausedPass, weak, EVENT_LOOP)
         if "abort_all" in self.mode.steps:
             yield _Rule("AbortAgain", "tokenizer", self.mode.source, self.AbortAgain, weak)
@@ -117,8 +121,10 @@ class Protocol(Primitives):
             yield _Rule("OrphanDone", "storage", f.prefetch.source, self.OrphanDone, weak)
         for ledger in self.ledgers.values():
             for move in ledger.facts.moves:
-                if move.by in ("device", "storage"):
+                if move.by in ACTORS:
                     yield self._environment_rule(ledger, move)
+        if self.profile.requests.clocks_count_pause:
+            yield _Rule("WaitingTimesOut", "clock", f.requests.source, self.WaitingTimesOut)
         if self.mine:
             mine = self.mine
             tokenizer = "srt/managers/tokenizer_manager.py:generate_request"
@@ -137,14 +143,13 @@ class Protocol(Primitives):
             yield _Rule("UpdateAnswered", "scheduler", source, self.UpdateAnswered, Fairness.WEAK)
 
     def _environment_rule(self, ledger: Ledger, move: Move) -> _Rule:
-        actor = {"device": "DeviceDone", "storage": "StorageDone"}[move.by]
 
         def body(s: Draft) -> None:
             ledger.move_first(s, move)
             if ledger.name == "backup":
                 self.reaches_storage(s)
 
-        name = f"{actor}({ledger.name}.{move.from_})"
+        name = f"{ACTORS[move.by]}({ledger.name}.{move.from_})"
         return _Rule(name, move.by, move.source, body, Fairness(move.fair))
 
     # ---- requests
@@ -170,6 +175,8 @@ class Protocol(Primitives):
         s.paused = self.mode.sets_flag
         for step in self.mode.steps:
             self.primitive(step, s, Flow(result=s.result_pending if self.loop.result_queue else None, batch=s.running))
+        if self.profile.watchdog.knows_pause:
+            s.watched = conj(s.watched, neg(s.paused))
 
     def Continue(self, s: Draft) -> None:
         """`continue_generation`: nothing is checked. It waits for the answer of an update (`is_pause_cond`)."""
@@ -177,17 +184,29 @@ class Protocol(Primitives):
         s.gate_closed = False
         s.paused = False
         s.flush_wanted = False
+        if self.profile.watchdog.knows_pause:
+            s.watched = s.last_batch
 
     def AbortAgain(self, s: Draft) -> None:
         """The abort mode repeats its abort until no request is left (`TokenizerManager.pause_generation`)."""
         s.when(s.gate_closed, s.waiting > 0)
         self.primitive("abort_all", s, Flow())
 
+    def WaitingTimesOut(self, s: Draft) -> None:
+        """`_poll_timeout_aborts`, in each ingest: requests that waited too long are aborted, the pause included."""
+        behind = ite(s.mine_waiting, s.waiting - s.mine_ahead - 1, s.waiting) if self.mine else s.waiting
+        s.when(s.paused, behind > 0)
+        late = s.choose("late", low=1, high=behind, meaning="requests whose time is over")
+        s.waiting -= late
+        s.answered += late
+        s.refused += late
+
     # ---- passes of the event loop
 
     def RunningPass(self, s: Draft) -> None:
-        """One pass of the loop, not paused."""
-        s.when(neg(s.paused))
+        """One pass of the loop: not paused, where the loop looks at the flag."""
+        if self.loop.honours_pause:
+            s.when(neg(s.paused))
         flow = Flow()
         for step in self.loop.running:
             self.primitive(step, s, flow)

@@ -216,7 +216,7 @@ PROFILE = CompiledProfile(
     engine="sglang",
     engine_version="0.5.23",
     profile="sglang-0.5.23",
-    spec_digest="a1f9bb8f124032dd",
+    spec_digest="c037e98e2e9be84b",
     variables=(
         "paused",
         "flush_wanted",

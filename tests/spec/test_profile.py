@@ -23,7 +23,22 @@ def test_bundled_profiles():
         "rejected-retrying-reap",
         "rejected-retrying-reap-unbounded",
         "sglang-0.5.23",
+        "sglang-0.5.23-decode",
+        "sglang-0.5.23-grammar",
+        "sglang-0.5.23-limits",
+        "sglang-0.5.23-no-flag",
+        "sglang-0.5.23-prefill",
     ]
+
+
+def test_a_variant_is_laid_over_by_its_name_and_not_by_all():
+    plain = load_profile("sglang-0.5.23")
+    assert plain.with_remedies(["flush-waits"]).update.flush == "waits"
+    assert plain.with_remedies(["all"]).update.flush == "immediate"
+    both = plain.with_remedies(["all", "flush-waits"])
+    assert (both.update.flush, both.applied) == ("waits", ("reap-while-paused", "flush-waits"))
+    with pytest.raises(UnknownNameError, match="stamp-version-on-success"):
+        plain.with_remedies(["stamp-version"])
 
 
 def test_the_bundled_profile_has_twelve_configurations():

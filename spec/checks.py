@@ -1,0 +1,136 @@
+"""What a profile must hold besides the right types: names that refer to something, values that are modelled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from spec.errors import ProfileError
+from spec.facts import LedgerFacts
+from spec.schema import line_of
+
+if TYPE_CHECKING:
+    from spec.profile import Profile
+
+# What spec.primitives and spec.protocol know how to build.
+_PRIMITIVES = ("reap", "retry", "schedule", "launch", "process", "record", "requeue", "abort_all", "drain")
+_LEDGERS = ("write_through", "load_back", "backup", "prefetch")
+_GATES = ("flush", "deferred_flush")
+_EVENTS = ("arrive", "process", "requeue")
+ACTORS = {"device": "DeviceDone", "storage": "StorageDone", "peer": "PeerDone", "compiler": "CompilerDone"}
+"""Who moves entries outside the loop, each with the name of its actions."""
+
+
+def check(profile: Profile, text: str) -> None:
+    """Names inside the profile must refer to something in it."""
+    for keys, value, valid in _references(profile):
+        names = sorted(valid)
+        if value not in names:
+            problem = f"unknown name {value!r}; valid names: {', '.join(names)}"
+            raise ProfileError(profile.path, ".".join(keys), problem, line_of(text, keys))
+    _check_values(profile, text)
+    for name, ledger in profile.ledgers.items():
+        for word in (name, *ledger.stages):
+            if not word.isidentifier():
+                problem = f"{word!r} names a variable: letters, digits and underscores only"
+                raise ProfileError(profile.path, f"ledgers.{name}", problem, line_of(text, ("ledgers", name)))
+
+
+def _check_values(profile: Profile, text: str) -> None:
+    """What must not be empty, negative, missing, or named like something of the model's own."""
+    matrix = profile.configuration
+
+    def fail(keys: tuple[str, ...], problem: str) -> None:
+        raise ProfileError(profile.path, ".".join(keys), problem, line_of(text, keys))
+
+    for key in ("loop", "mode", "storage"):
+        values = getattr(matrix, key)
+        if not values:
+            fail(("configuration", key), "must name at least one")
+        if twice := [value for value in dict.fromkeys(values) if values.count(value) > 1]:
+            fail(("configuration", key), f"must name each once, names {', '.join(map(repr, twice))} more than once")
+    if matrix.ranks != 1:
+        fail(("configuration", "ranks"), f"must be 1, is {matrix.ranks}: more ranks are not modelled")
+    for key in ("threshold_tokens", "retry_attempts"):
+        if getattr(profile.prefetch, key) < 0:
+            fail(("prefetch", key), f"must not be negative, is {getattr(profile.prefetch, key)}")
+    _check_sets(profile, text)
+    _check_stages(profile, text)
+
+
+def _check_sets(profile: Profile, text: str) -> None:
+    """The ledgers and gates that the model needs, and what a profile's own ledgers and loops must say."""
+
+    def fail(keys: tuple[str, ...], problem: str) -> None:
+        raise ProfileError(profile.path, ".".join(keys), problem, line_of(text, keys))
+
+    if odd := set(profile.gates) ^ set(_GATES):
+        fail(("gates", min(odd)), f"must be exactly {', '.join(_GATES)}; they are {', '.join(profile.gates)}")
+    if missing := [name for name in _LEDGERS if name not in profile.ledgers]:
+        fail(("ledgers", missing[0]), f"missing; there are {', '.join(profile.ledgers)}")
+    for name, ledger in profile.ledgers.items():
+        if (name in _LEDGERS) == bool(ledger.created_by):
+            problem = "is started by the model itself" if ledger.created_by else f"must be one of {', '.join(_EVENTS)}"
+            fail(("ledgers", name, "created_by"), problem)
+    for name, loop in profile.loops.items():
+        if loop.paused and not loop.honours_pause:
+            fail(("loops", name, "paused"), "must be empty: a loop that does not honour the pause has no paused pass")
+
+
+def _check_stages(profile: Profile, text: str) -> None:
+    def fail(keys: tuple[str, ...], problem: str) -> None:
+        raise ProfileError(profile.path, ".".join(keys), problem, line_of(text, keys))
+
+    for name, ledger in profile.ledgers.items():
+        if not ledger.stages or len(set(ledger.stages)) < len(ledger.stages):
+            fail(("ledgers", name, "stages"), "must name at least one stage, each once")
+        if reserved := {"retired", "ahead", "retry", "budget", "orphan"} & set(ledger.stages):
+            fail(("ledgers", name, "stages"), f"{min(reserved)!r} is a name of the model's own")
+
+
+def _references(profile: Profile) -> Iterator[tuple[tuple[str, ...], str, Iterable[str]]]:
+    """Where a name stands, the name, and what it may be."""
+    for name, loop in profile.loops.items():
+        yield from ((("loops", name, "paused"), step, profile.primitives) for step in loop.paused)
+        yield from ((("loops", name, "running"), step, profile.primitives) for step in loop.running)
+    for name, mode in profile.pause.items():
+        yield from ((("pause", name, "steps"), step, profile.primitives) for step in mode.steps)
+    for name, ledger in profile.ledgers.items():
+        yield from _move_references(name, ledger, profile)
+    terms = {"running", "last_batch", "result_pending", *profile.ledgers}
+    for name, gate in profile.gates.items():
+        yield from ((("gates", name, "waits_for"), term, terms) for term in gate.waits_for)
+        yield ("gates", name, "waiting"), gate.waiting, ["unless-paused", "always"]
+    yield ("update", "flush"), profile.update.flush, ["immediate", "waits"]
+    yield ("storage", "key"), profile.storage.key, ["tokens", "tokens+epoch"]
+    yield from ((("configuration", "loop"), name, profile.loops) for name in profile.configuration.loop)
+    yield from ((("configuration", "mode"), name, profile.pause) for name in profile.configuration.mode)
+    yield from ((("configuration", "storage"), name, ["none", "file"]) for name in profile.configuration.storage)
+    # What is modelled, and nothing else: a verdict names its configuration.
+    yield ("configuration", "write_policy"), profile.configuration.write_policy, ["write_through"]
+    yield ("configuration", "host_mode"), profile.configuration.host_mode, ["cache"]
+    yield from ((("flush", "clears"), tier, ["device", "host"]) for tier in profile.flush.clears)
+    movers = {move.by for ledger in profile.ledgers.values() for move in ledger.moves} - set(ACTORS)
+    yield from ((("primitives",), name, [*_PRIMITIVES, *movers]) for name in profile.primitives)
+    yield ("update", "stamps"), profile.update.stamps, ["before-flush", "on-success"]
+    created = [(name, ledger.created_by) for name, ledger in profile.ledgers.items() if ledger.created_by]
+    yield from ((("ledgers", name, "created_by"), event, _EVENTS) for name, event in created)
+
+
+def _move_references(
+    name: str, ledger: LedgerFacts, profile: Profile
+) -> Iterator[tuple[tuple[str, ...], str, Iterable[str]]]:
+    keys = ("ledgers", name, "moves")
+    for move in ledger.moves:
+        yield keys, move.from_, ledger.stages
+        yield keys, move.to, [*ledger.stages, "retired"]
+        yield keys, move.by, [*profile.primitives, *ACTORS]
+        yield keys, move.fair, ["none", "weak", "strong"]
+        if move.or_to is not None:
+            yield keys, move.or_to, ["retired"]
+        if move.starts is not None:
+            yield keys, move.starts, profile.ledgers
+    yield from ((("ledgers", name, "metric"), stage, ledger.metric) for stage in ledger.stages)
+    yield from ((("ledgers", name, "metric"), m, ["queued", "submitted", "ready"]) for m in ledger.metric.values())
+    if ledger.needs is not None:
+        yield ("ledgers", name, "needs"), ledger.needs, ["storage"]
