@@ -1,18 +1,11 @@
-"""Reports to write from: a real one, and one made up of what a file of a stranger may hold."""
-
-import sys
-from pathlib import Path
+"""A report to write from: what is verified once for all tests here."""
 
 import msgspec
 import pytest
 
-from checker.results import EngineInfo, Report, Result, Trace, TraceStep
 from checker.verify import Request
 from checker.verify import verify as run
 from spec.profile import load_profile
-
-sys.path.insert(0, str(Path(__file__).parent))
-PLACE = {"mode": "retract", "storage": "file", "write_policy": "write_through", "host_mode": "cache", "ranks": 1}
 
 
 @pytest.fixture(scope="session")
@@ -26,27 +19,3 @@ def result_file(report, tmp_path_factory):
     path = tmp_path_factory.mktemp("result") / "RESULT.json"
     path.write_bytes(msgspec.json.encode(report))
     return path
-
-
-def made_up(verdict, **more):
-    """One result; what is not given is harmless."""
-    fields = {"property": "idle-is-true", "loop": "normal", "configuration": PLACE, "verdict": verdict, "scope": "none"}
-    fields |= {"method": "undecided", "reason": "the solver gave up", "ledger": None, "seconds": 0.5}
-    return Result(**fields | more)
-
-
-def report_of(*results, verdict, complete=True, engine=None):
-    engine = engine or EngineInfo("sglang", "0.5.23", "sglang-0.5.23", "bundled", [])
-    return Report(1, engine, list(results), verdict, "0" * 16, "z3 0", 0, complete)
-
-
-def hostile_report(text):
-    """A report that says `text` wherever a name or a sentence may stand."""
-    step = TraceStep(text, text, text, {text: 1}, {text: True, f"write_through_{text}": 2})
-    done = TraceStep(f"DeviceDone({text}.{text})", text, f"srt/{text}.py:{text}", {"admitted": 1}, {text: 3})
-    place = dict.fromkeys(PLACE, text)
-    base = {"property": text, "loop": text, "configuration": place, "scope": text, "method": text, "reason": text}
-    wrong = made_up("refuted", **base, ledger=text, trace=Trace([step, done], 1), engine_function=text)
-    proof = made_up("proved", **base | {"reason": f"rank ({text}, ~{text}); ({text})"}, certificate=text)
-    engine = EngineInfo(text, text, text, "bundled", [text])
-    return report_of(wrong, proof, verdict="refuted", engine=engine)

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import msgspec
 import pytest
-from conftest import hostile_report, made_up
+from strangers import hostile_report, made_up
 
 from checker.report.page import page as page_of
 from checker.report.places import Source, source_of_engine

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import jsonschema
 import pytest
 import xmlschema
-from conftest import PLACE, hostile_report, made_up, report_of
+from strangers import PLACE, hostile_report, made_up, report_of
 
 from checker.report.junit import junit
 from checker.report.places import Place, Source, source_of_engine

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from conftest import hostile_report, made_up, report_of
+from strangers import hostile_report, made_up, report_of
 
 from checker.digest import spec_digest
 from checker.explain import explanation
