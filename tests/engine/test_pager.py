@@ -154,14 +154,22 @@ def test_the_rules_are_the_committed_ones_but_for_one_duration(stage: Stage) -> 
         r"(\[|offset )5m\b", rf"\g<1>{RECENT.recent}", committed
     )
     loaded = requests.get(f"{stage.pager.url}/api/v1/rules", timeout=30).json()["data"]["groups"]
-    assert sum(len(group["rules"]) for group in loaded) == 23
+    assert sum(len(group["rules"]) for group in loaded) == 24
+
+
+def _names(pager: Pager) -> set[str]:
+    found = pager.query('{__name__=~"quiesce_.+|instance:.+"}')
+    return {series["metric"]["__name__"] for series in found}
 
 
 def test_the_dashboard_and_the_rules_query_what_the_engine_exports(stage: Stage) -> None:
     stage.engine()
     pager = stage.pager
     pager.wait_scrapes(1)
-    names = {series["metric"]["__name__"] for series in pager.query('{__name__=~"quiesce_.+|instance:.+"}')}
+    # A rate has a value from the second scrape of its series on.
+    recorded = {rule.name for rule in plan().recordings}
+    wait_until(lambda: recorded <= _names(pager), "every recording rule has a value")
+    names = _names(pager)
     dashboard = json.loads((ROOT / "deploy" / "grafana" / "quiesce.json").read_text())
     queries = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
     for variable, value in (("$__rate_interval", "10s"), ("$job", ".*"), ("$instance", ".*")):

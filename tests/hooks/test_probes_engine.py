@@ -135,7 +135,8 @@ def test_every_observation_is_what_the_engine_says(
         with ThreadPoolExecutor(_WORKERS) as pool:
             clients = [pool.submit(client, server, seed, deadline) for seed in range(_WORKERS)]
             trainer(server, models, deadline)
-            assert sum(c.result(_WAIT) for c in clients) > _WORKERS
+            # At least one each, however busy the machine is.
+            assert all(c.result(_WAIT) for c in clients)
         shown = metrics(server)
         violated = series(server, "quiesce_violations_total")
         applied = series(server, "quiesce_hook_applied")
