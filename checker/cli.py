@@ -18,6 +18,7 @@ from checker.alerts.command import rules
 from checker.doctor.command import doctor
 from checker.export.command import export
 from checker.interrupts import end_at_interrupts, raise_interrupts
+from checker.mutate.command import mutate
 from checker.options import (
     chosen_profile,
     engine_option,
@@ -107,6 +108,7 @@ def main() -> None:
 main.add_command(rules)
 main.add_command(doctor)
 main.add_command(export)
+main.add_command(mutate)
 main.add_command(report_command)
 
 

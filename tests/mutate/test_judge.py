@@ -1,0 +1,114 @@
+"""The judge: known mutants are killed as they should be, what changes nothing survives, a sample is the same."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+
+from checker.mutate.judge import Judge, Kill
+from checker.mutate.mutants import Mutant
+from checker.mutate.results import EQUIVALENT, SCHEMA, Outcome, Report, reasons
+from checker.mutate.run import Request, mutate, sampled
+from checker.mutate.show import lines
+from spec.profile import Configuration, load_profile
+
+PROFILE = load_profile("sglang-0.5.23").with_remedies(["all"])
+PLACE = Configuration("normal", "retract", "none")
+
+
+@pytest.fixture(scope="module")
+def judge() -> Judge:
+    return Judge(PROFILE, PLACE)
+
+
+KILLED = {
+    Mutant("update", "Pause", "waiting unchanged"): Kill("verdict", "requests-conserved"),
+    Mutant("guard", "FlushGranted", "drop gate flush"): Kill("verdict", "flush-only-when-quiescent"),
+    Mutant("gate", "deferred_flush", "weaken write_through_ready = 0"): Kill("verdict", "flush-only-when-quiescent"),
+    Mutant("update", "DeferFlush", "deferred_pending unchanged"): Kill("vacuous", "control-answered"),
+    Mutant("step", "loops.normal.paused", "drop 1 reap"): Kill("verdict", "paused-flush-succeeds"),
+    Mutant("step", "loops.normal.paused", "drop 2 record"): Kill("verdict", "idle-is-true"),
+    Mutant("fairness", "DeviceDone(load_back.submitted)", "none"): Kill("verdict", "paused-flush-succeeds"),
+    Mutant("update", "ArriveLate", "mine_ahead unchanged"): Kill("refused", "abort-answered"),
+}
+
+
+@pytest.mark.parametrize("mutant", KILLED, ids=str)
+def test_known_mutants_are_noticed(mutant: Mutant, judge: Judge) -> None:
+    assert mutant in judge.mutants()
+    found, expected = judge.judged(mutant), KILLED[mutant]
+    assert found is not None
+    assert found.how == expected.how
+    assert not expected.property_id or found.property_id == expected.property_id
+
+
+def test_what_is_no_mutant_survives(judge: Judge) -> None:
+    # Negative control: nothing is lost, so nothing may be noticed, by any of the claims.
+    assert judge.judged(Mutant("update", "Arrive", "late unchanged")) is None
+    verdicts = {k.decided.verdict.value for k in judge.known}
+    assert verdicts == {"proved", "refuted"}
+
+
+def test_what_no_claim_reads_survives(judge: Judge) -> None:
+    # A loop without a queued result has none to process at a pause.
+    assert judge.judged(Mutant("step", "pause.retract", "drop 1 process")) is None
+
+
+def test_one_mutant_teaches_the_next_nothing(judge: Judge) -> None:
+    mutant = Mutant("step", "loops.normal.paused", "drop 1 reap")
+    before = {k.key: k.decided.verdict for k in judge.known}
+    first = judge.judged(mutant)
+    assert judge.judged(mutant) == first
+    assert {k.key: k.decided.verdict for k in judge.known} == before
+
+
+def test_a_sample_is_chosen_by_the_seed_alone(judge: Judge) -> None:
+    every = judge.mutants()
+    one, two = (sampled(every, Request(PROFILE, PLACE, 6, seed, workers)) for seed, workers in ((1, 1), (1, 2)))
+    assert one == two
+    assert len(one) == 6
+    assert one != sampled(every, Request(PROFILE, PLACE, 6, 2))
+    assert sampled(every, Request(PROFILE, PLACE)) == every
+
+
+def test_workers_agree_with_the_judge(judge: Judge) -> None:
+    request = Request(PROFILE, PLACE, sample=4, seed=3, workers=2)
+    report = mutate(request)
+    assert report.complete
+    assert report.mutants == len(judge.mutants())
+    tried = sampled(judge.mutants(), request)
+    assert [o.mutant for o in report.outcomes] == list(map(str, tried))
+    for mutant, outcome in zip(tried, report.outcomes, strict=True):
+        kill = judge.judged(mutant)
+        assert (outcome.how, outcome.property) == ((kill.how, kill.property_id) if kill else ("", ""))
+
+
+def test_text_tells_survivors_with_their_place() -> None:
+    outcomes = [
+        Outcome("guard A: drop x", "guard", killed=True, how="verdict", property="versions-agree"),
+        Outcome("update A: y unchanged", "update", killed=False),
+        Outcome("update B: z unchanged", "update", killed=False, reason="z is read by nobody"),
+    ]
+    place = {"loop": "normal", "mode": "retract", "storage": "none"}
+    report = Report(SCHEMA, "mine", ["all"], place, 7, 90, outcomes)
+    assert list(lines(report)) == [
+        "mine, all: loop normal, mode retract, storage none",
+        "3 of 90 mutants, seed 7",
+        "  killed        1 (33.3%): verdict 1",
+        "  equivalent    1",
+        "  survived      1",
+        "    guard        1 of    1 killed",
+        "    update       0 of    2 killed",
+        "survived:",
+        "  update A: y unchanged",
+        "equivalent:",
+        "  update B: z unchanged (z is read by nobody)",
+    ]
+
+
+def test_the_list_of_equivalent_mutants_names_each_once_with_a_reason() -> None:
+    entries = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8"))["equivalent"]
+    names = [name for entry in entries for name in entry["mutants"]]
+    assert len(set(names)) == len(names) == len(reasons())
+    assert all(len(reason) > 20 for reason in reasons().values())
