@@ -25,7 +25,7 @@ generate: $(VENV)/.engine ## rewrite what is generated and committed
 	$(PY) -m checker.compile
 	$(VENV)/bin/checker rules
 
-mutate: $(VENV)/.core ## every mutant of the spec of two configurations; the figures are committed
+mutate: $(VENV)/.core ## every mutant of the spec of one configuration; the figures are committed
 	tools/mutate.sh
 
 bench: $(VENV)/.engine

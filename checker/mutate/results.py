@@ -43,18 +43,19 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def equivalent(self) -> Sequence[Outcome]:
-        """Survivors that are judged to be no other spec, or none that a property of the catalogue speaks of."""
+        """Survivors that take the same steps as the spec."""
         return [o for o in self.outcomes if not o.killed and o.reason]
 
     @property
     def survived(self) -> Sequence[Outcome]:
-        """Survivors that nobody has judged."""
+        """The other survivors: a property is missing, or is refuted already."""
         return [o for o in self.outcomes if not o.killed and not o.reason]
 
 
 class _Judged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An entry of equivalent.toml: the mutants it speaks of, by their names, and why each is equivalent."""
+    """An entry of equivalent.toml: the configurations and mutants that it speaks of, and why these are equivalent."""
 
+    where: Sequence[str]
     reason: str
     mutants: Sequence[str]
 
@@ -63,7 +64,7 @@ class _List(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     equivalent: Sequence[_Judged]
 
 
-def reasons(path: Path = EQUIVALENT) -> Mapping[str, str]:
-    """Why mutants are judged equivalent, by their names."""
+def reasons(place: str, path: Path = EQUIVALENT) -> Mapping[str, str]:
+    """Why mutants of one configuration (`loop mode storage`) are equivalent, by their names."""
     found = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _List)
-    return {mutant: judged.reason for judged in found.equivalent for mutant in judged.mutants}
+    return {mutant: judged.reason for judged in found.equivalent if place in judged.where for mutant in judged.mutants}

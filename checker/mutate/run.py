@@ -62,7 +62,8 @@ def _in_worker(request: Request, share: int) -> Iterator[Message]:
     every = judge.mutants()
     tried = sampled(every, request)
     yield -1, None, len(every), len(tried)
-    known = reasons()
+    c = request.configuration
+    known = reasons(f"{c.loop} {c.mode} {c.storage}")
     for number in range(share, len(tried), request.workers):
         start = time.perf_counter()
         mutant = tried[number]

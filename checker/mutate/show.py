@@ -24,7 +24,9 @@ def lines(report: Report) -> Iterator[str]:
     hows = Counter(o.how for o in report.killed)
     ways = ", ".join(f"{how} {hows[how]}" for how in ("verdict", "vacuous", "refused", "counterexample") if hows[how])
     yield f"  killed     {killed:4} ({_percent(killed, tried)}){': ' + ways if ways else ''}"
-    yield f"  equivalent {len(report.equivalent):4}"
+    same = len(report.equivalent)
+    others = f", so that {_percent(killed, tried - same)} of the others are killed" if same else ""
+    yield f"  equivalent {same:4}{others}"
     yield f"  survived   {len(report.survived):4}"
     for kind in dict.fromkeys(o.kind for o in report.outcomes):
         some = [o for o in report.outcomes if o.kind == kind]
