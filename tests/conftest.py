@@ -9,6 +9,7 @@ import pytest
 _HERE = Path(__file__).parent
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give each test its group; with `--dist loadgroup` a group is not split between workers."""
     for item in items:
