@@ -7,9 +7,8 @@ PY := $(VENV)/bin/python
 demo: $(VENV)/.core ## the founding case: refuted, then proved with the remedy
 	@tools/demo.sh
 
-# Two workers: one drives the engines, one after the other, and mostly waits for them; the other does all the rest.
 test: $(VENV)/.engine ## everything, the real engine included
-	$(PY) -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+	tools/test.sh
 
 test-core: $(VENV)/.tests ## what needs no engine, nor the programs that read alert rules
 	$(PY) -m pytest -m "not engine" --ignore=tests/engine --ignore=tests/alerts

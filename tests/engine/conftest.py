@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests of one engine next to each other, so that each engine is started once; all others come after.
-
-    The engines take longest: with two workers, one begins with them (`--no-loadscope-reorder`).
-    """
+    """Put the tests of one engine next to each other, so that each engine is started once; all others come after."""
 
     def place(item: pytest.Item) -> int:
         if not item.get_closest_marker("engine"):

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Every test, in two processes: one drives the engines, one after the other, and mostly waits for them; the other does
+# all the rest meanwhile. Prints what pytest prints, of the second when it has ended. Ends with the worse exit code.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+rest=$(mktemp)
+.venv/bin/python -m pytest -m "not engine" "$@" >"$rest" 2>&1 &
+other=$!
+# SIGINT does not reach what runs in the background of a script.
+trap 'kill -INT $other 2>/dev/null' INT TERM
+.venv/bin/python -m pytest -m engine "$@"
+engines=$?
+wait $other
+others=$?
+cat "$rest"
+rm -f "$rest"
+exit $((engines > others ? engines : others))
