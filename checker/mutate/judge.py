@@ -25,7 +25,7 @@ from checker.export.chosen import breakable, terms
 from checker.hints import Hints
 from checker.mutate.mutants import Mutant, mutated, mutated_profile, of_profile, of_spec
 from checker.proof.refute import held_actions
-from checker.proof.system import Limits, System, Tally, check_naturals, touched
+from checker.proof.system import Limits, System, Tally, touched
 from checker.shared import Shared
 from checker.subject import Slice, Subject
 from checker.verdict import Verdict
@@ -161,10 +161,6 @@ def _noticed(known: _Known, subject: GivenSubject, trail: Trail) -> str | None:
         decided = decide_part(subject, part, trail)
         if decided.verdict is not known.decided.verdict:
             return "verdict"
-        if decided.proof is not None:
-            # A proof that is carried over takes it for granted that counters stay natural.
-            piece = _slice(subject, part.claim)
-            check_naturals(piece.system, decided.proof.lemmas, piece.falling)
         if decided.verdict is Verdict.PROVED and not known.empty and _is_empty(subject, part.claim):
             return "vacuous"
         return _other_run(known, decided, subject)
