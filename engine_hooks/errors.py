@@ -17,3 +17,7 @@ class LostSightError(QuiesceError):
 
 class ProtocolViolationError(QuiesceError):
     """A property of the protocol is false (raised into the engine only in `enforce`)."""
+
+
+class CensusInputError(QuiesceError):
+    """A pool that a census cannot be taken of; the message names the value and the valid ones."""
