@@ -152,6 +152,23 @@ def _forward(case: Case) -> Reason:
     return Reason("this loop does not look at the pause flag", None, case.protocol.loop.source)
 
 
+def _unexplained(case: Case) -> Reason:
+    ledgers = case.in_flight(case.run.last)
+    what = ledgers[0] if ledgers else "the running batch"
+    gate = case.protocol.profile.gates["flush"]
+    text = f"a refusal reports only {', '.join(gate.names)}, while {what} is in flight"
+    return Reason(text, ledgers[0] if ledgers else None, gate.source)
+
+
+def _not_at_once(case: Case) -> Reason:
+    return Reason(f"{case.about}: a running pass leaves behind what was ready when it began", case.about)
+
+
+def _declined(case: Case) -> Reason:
+    source = case.protocol.profile.prefetch.source
+    return Reason("a retry that is not sent uses up an attempt of its budget", "prefetch", source)
+
+
 _RULES: Mapping[str, Callable[[Case], Reason]] = {
     "paused-flush-succeeds": _stuck,
     "ledgers-drain": _stuck,
@@ -169,4 +186,7 @@ _RULES: Mapping[str, Callable[[Case], Reason]] = {
     "flush-only-when-quiescent": _quiescent,
     "requests-conserved": _conserved,
     "no-forward-while-paused": _forward,
+    "refusal-explained": _unexplained,
+    "ready-work-retired": _not_at_once,
+    "retries-are-lookups": _declined,
 }

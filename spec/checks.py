@@ -100,8 +100,10 @@ def _references(profile: Profile) -> Iterator[tuple[tuple[str, ...], str, Iterab
     terms = {"running", "last_batch", "result_pending", *profile.ledgers}
     for name, gate in profile.gates.items():
         yield from ((("gates", name, "waits_for"), term, terms) for term in gate.waits_for)
+        yield from ((("gates", name, "names"), term, {*terms, "waiting"}) for term in gate.names)
         yield ("gates", name, "waiting"), gate.waiting, ["unless-paused", "always"]
     yield ("update", "flush"), profile.update.flush, ["immediate", "waits"]
+    yield ("prefetch", "declines"), profile.prefetch.declines, ["", "spent", "free"]
     yield ("storage", "key"), profile.storage.key, ["tokens", "tokens+epoch"]
     yield from ((("configuration", "loop"), name, profile.loops) for name in profile.configuration.loop)
     yield from ((("configuration", "mode"), name, profile.pause) for name in profile.configuration.mode)

@@ -72,6 +72,9 @@ class PrefetchFacts:
     on_requeue: bool
     retry_attempts: int
     cut_at_admission: bool
+    declines: str = ""
+    """What a retry costs that is not sent, since too little is left to look up: `spent`, an attempt, or `free`. Empty:
+    every retry is sent."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,8 @@ class Gate:
     source: str
     waits_for: tuple[str, ...]
     waiting: str
+    names: tuple[str, ...] = ()
+    """What a refusal reports, in the words of `waits_for`, and `waiting`. Empty: this profile does not say."""
 
 
 @dataclass(frozen=True)

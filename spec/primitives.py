@@ -118,10 +118,13 @@ class Primitives(ABC):
         due = least(s.prefetch_retry, s.prefetch_budget) if bounded else s.prefetch_retry
         again = s.choose("again", low=ite(due > 0, nat(1), nat(0)), high=due, meaning="lookups that are retried")
         s.prefetch_retry -= again
+        sent = again
+        if declines := self.profile.prefetch.declines:
+            sent -= s.choose("declined", high=again, meaning="retries with too little left to look up")
         if bounded:
-            s.prefetch_budget -= again
-        s.lookups += again
-        self.ledgers["prefetch"].create(s, again)
+            s.prefetch_budget -= sent if declines == "free" else again
+        s.lookups += sent
+        self.ledgers["prefetch"].create(s, sent)
 
     def schedule(self, s: Draft, flow: Flow) -> None:
         """`get_next_batch_to_run`: admit waiting requests in order, at least one (memory is not modelled)."""

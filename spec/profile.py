@@ -100,6 +100,11 @@ class Profile:
                 raise _in_remedy(self.path, name, error, "remedies" if name in self.remedies else "variants") from error
         return replace(profile, applied=tuple(wanted))
 
+    def with_difference(self, difference: Mapping[str, Any], path: str = "", text: str = "") -> Profile:
+        """This profile with `difference`, read from `text` of the file `path`, laid over it. Raises ProfileError."""
+        differing = _from_raw(self.name, overlay(self.raw, difference), path or self.path, text)
+        return replace(differing, applied=self.applied)
+
 
 def bundled_profiles() -> list[str]:
     """The names of the profiles that ship with the package."""

@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from spec.claims import (
+    Claims,
+    Part,
+    names_blockers,
+    ready_work_retired,
+    refusal_explained,
+    retries_are_lookups,
+    says_declines,
+)
 from spec.errors import UnknownNameError
 from spec.protocol import Protocol
 from spec.terms import BoolTerm, conj, disj, implies, neg, total
-from spec.tla import Always, Claim, EachStep, FinitelyOften, LeadsTo, Spec
+from spec.tla import Always, EachStep, FinitelyOften, LeadsTo, Spec
 
-
-@dataclass(frozen=True)
-class Part:
-    """One claim of a property; `about` is the ledger it speaks of, or empty."""
-
-    claim: Claim
-    about: str = ""
-
-
-Claims = Callable[[Protocol, Spec], Iterable[Part]]
+__all__ = ["Claims", "Part", "Property", "catalogue", "chosen"]
 
 
 @dataclass(frozen=True)
@@ -340,5 +340,25 @@ _PROPERTIES = (
         "safety",
         "no handler raises and no watchdog fires because of a pause, an update or a flush",
         _engine_survives,
+    ),
+    Property(
+        "refusal-explained",
+        "safety",
+        "a refused flush names at least one of the things that block it",
+        refusal_explained,
+        applies=names_blockers,
+    ),
+    Property(
+        "ready-work-retired",
+        "safety",
+        "what is ready when a running pass begins is retired in that pass",
+        ready_work_retired,
+    ),
+    Property(
+        "retries-are-lookups",
+        "safety",
+        "an attempt of a lookup is spent only where a lookup is sent",
+        retries_are_lookups,
+        applies=says_declines,
     ),
 )

@@ -1,0 +1,60 @@
+"""The claims of those properties that only some profiles say enough for, and where they have a meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from spec.protocol import Protocol
+from spec.terms import BoolTerm, conj, disj, implies, neg
+from spec.tla import Always, Claim, EachStep, Spec
+
+RUNNING = "RunningPass"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One claim of a property; `about` is the ledger it speaks of, or empty."""
+
+    claim: Claim
+    about: str = ""
+
+
+Claims = Callable[[Protocol, Spec], Iterable[Part]]
+
+
+def names_blockers(p: Protocol) -> str | None:
+    """Whether the profile says what a refusal reports."""
+    return None if p.profile.gates["flush"].names else "this profile does not say what a refused flush reports"
+
+
+def refusal_explained(p: Protocol, spec: Spec) -> Iterable[Part]:
+    """Where the gate is closed, one of the things that a refusal names is what closes it."""
+    named = [neg(part) for term in p.profile.gates["flush"].names for part in _term(p, term)]
+    yield Part(Always(implies(neg(spec.definitions["flush"]), disj(*named))))
+
+
+def _term(p: Protocol, term: str) -> list[BoolTerm]:
+    return [p.now.waiting == 0] if term == "waiting" else p.gate_term(p.now, term)
+
+
+def ready_work_retired(p: Protocol, spec: Spec) -> Iterable[Part]:
+    """The followed entry, ready when a running pass begins, is elsewhere when it ends."""
+    others = frozenset(a.name for a in spec.actions) - {RUNNING}
+    for name, ledger in p.ledgers.items():
+        stages = [stage for stage in ledger.facts.stages if ledger.facts.metric[stage] == "ready"]
+        stays = [conj(p.now[ledger.mark(s)], spec.primed(p.now[ledger.mark(s)])) for s in stages]
+        yield Part(EachStep(neg(disj(*stays)), but=others), name)
+
+
+def says_declines(p: Protocol) -> str | None:
+    """Whether there are retries that are not sent."""
+    if not p.storage:
+        return "no storage: there are no lookups"
+    return None if p.profile.prefetch.declines else "this profile sends every retry"
+
+
+def retries_are_lookups(p: Protocol, _spec: Spec) -> Iterable[Part]:
+    """No more attempts are spent than lookups are sent."""
+    spent = p.now.prefetch_budget - p.variables["prefetch_budget"].next
+    yield Part(EachStep(spent <= p.variables["lookups"].next - p.now.lookups))

@@ -1,0 +1,47 @@
+"""Public incidents of the protocol: each brought back by its own mechanism, refuted, and proved repaired."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import pytest
+from incident import Incident, decide, defective, incidents, outside, repaired
+
+EVERY = incidents()
+
+
+def _in_order(wanted: Iterable[str], found: Iterable[str]) -> bool:
+    rest = iter(found)
+    return all(name in rest for name in wanted)
+
+
+@pytest.mark.parametrize("incident", EVERY, ids=lambda incident: incident.id)
+def test_the_defect_is_found_for_its_reason_and_its_repair_is_proved(incident: Incident) -> None:
+    wanted = incident.refuted
+    found = decide(incident, defective(incident))
+    assert found.verdicts[-1] == "refuted"
+    assert found.reason(wanted.property).startswith(wanted.reason)
+    run = found.decided[-1].confirmed
+    assert run is not None
+    actions = [step.action for step in run.steps]
+    assert _in_order(wanted.actions, actions), actions
+    assert wanted.last in ("", actions[-1]), actions
+    before = run.steps[-2].state if len(run.steps) > 1 else run.initial
+    assert {name: before[name] for name in wanted.before} == wanted.before
+    assert {name: run.last[name] for name in wanted.end} == wanted.end
+    assert decide(incident, repaired(incident)).verdicts == ["proved"] * incident.claims
+
+
+def test_what_is_expressed_and_by_what() -> None:
+    assert Counter(incident.extension for incident in EVERY) == {"core": 10, "refusals": 1, "declined lookups": 1}
+    assert len({incident.id for incident in EVERY} | {entry.id for entry in outside()}) == 12
+
+
+def test_no_two_incidents_are_one_difference_unless_they_say_so() -> None:
+    seen: dict[str, str] = {}
+    for incident in EVERY:
+        base, set_ = incident.base, incident.defect.set
+        key = repr((base, sorted(incident.defect.remedies), set_, incident.refuted.property, incident.refuted.about))
+        assert key not in seen or incident.shares == seen[key], (incident.id, seen[key])
+        seen.setdefault(key, incident.id)
