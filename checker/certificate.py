@@ -23,7 +23,7 @@ from spec.profile import Configuration, Profile
 from spec.terms import Term, constants
 
 if TYPE_CHECKING:
-    from checker.workbench import Decided
+    from checker.decide.decided import Decided
 
 
 class CertificateWriteError(QuiesceError):

@@ -20,6 +20,7 @@ from checker.export.command import export
 from checker.interrupts import end_at_interrupts, raise_interrupts
 from checker.mutate.command import mutate
 from checker.options import (
+    anew_option,
     chosen_profile,
     engine_option,
     json_option,
@@ -121,6 +122,7 @@ main.add_command(report_command)
 @mode_option
 @json_option
 @seed_option
+@anew_option
 @workers_option
 @click.option("--certificates", metavar="FOLDER", help="Write a certificate for each proof below FOLDER.")
 @click.option("--sarif", metavar="FILE", help="Also write what is refuted or unknown as SARIF 2.1.0.")
@@ -136,6 +138,7 @@ def verify(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by
     modes: tuple[str, ...],
     as_json: bool,  # noqa: FBT001 - click passes flags by name
     seed: int,
+    anew: bool,  # noqa: FBT001 - as above
     workers: int | None,
     certificates: str | None,
     sarif: str | None,
@@ -152,7 +155,7 @@ def verify(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by
     folder, formats = writable(certificates), Formats(sarif, junit)
     formats.check()
     extra = {"workers": workers} if workers else {}
-    request = Request(chosen, source, properties, loops, modes, seed, certificates=folder, **extra)
+    request = Request(chosen, source, properties, loops, modes, seed, certificates=folder, anew=anew, **extra)
     withdraw(request)
     reporter = TerminalReporter()
     report = run(request, partial(kept, reporter))
@@ -172,6 +175,7 @@ def verify(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by
 @mode_option
 @json_option
 @seed_option
+@anew_option
 @click.pass_context
 def explain(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by name
     ctx: click.Context,
@@ -183,6 +187,7 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed b
     modes: tuple[str, ...],
     as_json: bool,  # noqa: FBT001 - click passes flags by name
     seed: int,
+    anew: bool,  # noqa: FBT001 - as above
 ) -> None:
     """Tell the shortest counterexample of PROPERTY as a story, or say how it is proved."""
     import msgspec  # noqa: PLC0415
@@ -193,7 +198,7 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed b
 
     chosen = chosen_profile(profile, engine, remedies)
     reporter = TerminalReporter()
-    report = run(Request(chosen, source_of(chosen), (property_id,), loops, modes, seed), reporter.progress)
+    report = run(Request(chosen, source_of(chosen), (property_id,), loops, modes, seed, anew=anew), reporter.progress)
     reporter.finish()
     answer = explanation(report)
     if as_json:

@@ -12,7 +12,7 @@ from checker.proof.refute import Refutation, Stuck
 from checker.proof.unroll import Run
 from checker.translate import to_python
 from spec.terms import NEXT, BoolTerm
-from spec.tla import Always, Claim, EachStep, Fairness, LeadsTo, Spec
+from spec.tla import Always, Claim, EachStep, Fairness, LeadsTo
 
 
 class UnconfirmedError(Exception):
@@ -33,7 +33,7 @@ class Confirmed:
         return self.steps[-1].state if self.steps else self.initial
 
 
-def confirm(interpreter: Interpreter, claim: Claim, refutation: Refutation, piece: Spec) -> Confirmed:
+def confirm(interpreter: Interpreter, claim: Claim, refutation: Refutation, piece: Interpreter) -> Confirmed:
     """Run the steps, found in the slice `piece`, on the whole spec; see the claim broken. Raises UnconfirmedError."""
     run = refutation.run
     state = interpreter.initial()
@@ -50,8 +50,8 @@ def confirm(interpreter: Interpreter, claim: Claim, refutation: Refutation, piec
     found = Confirmed(interpreter.initial(), tuple(steps), run.loop_from)
     if refutation.stuck is not None:
         _check_stuck(interpreter, refutation.stuck, found)
-    elif run.loop_from is not None:
-        _check_loop(Interpreter(piece), run, found)
+    if run.loop_from is not None:
+        _check_loop(piece, run, found)
     if not _breaks(interpreter, claim, found, closed=refutation.stuck is not None):
         raise UnconfirmedError("the run does not break the claim")
     return found
@@ -66,6 +66,8 @@ def _check_stuck(interpreter: Interpreter, stuck: Stuck, run: Confirmed) -> None
 def _check_loop(piece: Interpreter, run: Run, found: Confirmed) -> None:
     """The loop ends where it began, and each fair action is taken in it or disabled somewhere in it."""
     states = [found.initial, *(s.state for s in found.steps)]
+    if run.loop_from not in range(len(states)):
+        raise UnconfirmedError(f"the loop would begin at step {run.loop_from} of {len(found.steps)}")
     loop = [{v: s[v] for v in piece.spec.init} for s in states[run.loop_from :]]
     if any(loop[0][v] != loop[-1][v] for v in loop[0] if v not in run.ignored):
         raise UnconfirmedError("the loop does not end where it began")

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from checker.kept.model import Kept
 from checker.proof.interpreter import Step
 from checker.shared import Shared
 
@@ -26,6 +27,8 @@ class Hints(Generic[Known]):
     ranks: dict[str, list[Parts]] = field(default_factory=dict)
     decided: dict[str, Known] = field(default_factory=dict)
     shared: Shared = field(default_factory=Shared)
+    kept: Kept | None = None
+    """What an earlier search found."""
 
     def refuted(self, claim: str, steps: Sequence[Step]) -> None:
         """Remember a run."""

@@ -22,6 +22,7 @@ loop_option = click.option("--loop", "loops", multiple=True, metavar="NAME", hel
 mode_option = click.option("--mode", "modes", multiple=True, metavar="NAME", help="Only this pause mode.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Results as JSON on stdout.")
 seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For the solver.")
+anew_option = click.option("--anew", is_flag=True, help="Search for everything; use no kept proofs and runs.")
 workers_option = click.option("--workers", type=click.IntRange(min=1), help="Processes; as many as cores by default.")
 
 

@@ -44,6 +44,8 @@ class Result(msgspec.Struct, frozen=True):
     certificate: str | None = None
     engine_function: str | None = None
     """For a stuck ledger: the engine's function that would have had to run."""
+    kept: bool = False
+    """Whether an earlier search had found it, kept with the profile; it was checked in full now."""
 
 
 class EngineInfo(msgspec.Struct, frozen=True):

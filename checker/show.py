@@ -23,6 +23,9 @@ def lines(report: Report) -> Iterator[str]:
     yield from _refuted(report.results)
     yield from _unknown(report.results)
     yield _sum(report)
+    kept = sum(r.kept for r in report.results)
+    if kept:
+        yield f"{kept} were found by an earlier search and checked in full now; --anew searches again"
 
 
 def _table(loop: str, results: Sequence[Result]) -> Iterator[str]:

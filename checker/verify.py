@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from checker import workers
 from checker.digest import spec_digest
@@ -17,8 +17,9 @@ from spec.profile import Configuration, Profile
 
 if TYPE_CHECKING:
     from checker.confirm import Confirmed
+    from checker.decide.decided import Decided
     from checker.hints import Hints
-    from checker.workbench import Decided, Workbench
+    from checker.workbench import Workbench
     from spec.tla import Spec
 
 SCOPE = "unbounded"
@@ -36,8 +37,11 @@ class Request:
     seed: int = 0
     workers: int = field(default_factory=lambda: os.cpu_count() or 1)
     certificates: str | None = None
+    anew: bool = False
+    """Whether everything is searched for, and nothing taken from what an earlier search found."""
 
 
+Found = TypeVar("Found")
 Progress = Callable[[int, int, Result], None]
 
 
@@ -82,27 +86,31 @@ def _report(request: Request, results: list[Result], *, complete: bool) -> Repor
 def _run(request: Request, configurations: Sequence[Configuration]) -> Iterator[list[Result]]:
     # Forked before this process has made any Z3 term, so that each worker starts with an empty context of its own.
     # One worker too: an interrupt that arrives while Python frees a Z3 term is lost, and here nothing does.
-    chains = _chains(request, configurations)
-    return workers.results(partial(_in_worker, request), chains, request.workers)
+    return workers.results(partial(in_worker, verify_chain, request), chains(request, configurations), request.workers)
 
 
-def _in_worker(request: Request, chain: Sequence[Configuration]) -> Iterator[list[Result]]:
+def in_worker(
+    decide: Callable[[Request, Sequence[Configuration]], Iterator[Found]],
+    request: Request,
+    chain: Sequence[Configuration],
+) -> Iterator[Found]:
+    """What `decide` finds, in a process that asks nothing else."""
     import z3  # noqa: PLC0415
 
     # Z3's Python layer checks the sorts of all that it is given. The tests run with these checks; they cost a tenth.
     z3.z3.Z3_DEBUG = False
-    return verify_chain(request, chain)
+    return decide(request, chain)
 
 
-def _chains(request: Request, configurations: Sequence[Configuration]) -> list[list[Configuration]]:
+def chains(request: Request, configurations: Sequence[Configuration]) -> list[list[Configuration]]:
     """Configurations of one loop, decided one after the other: what one teaches helps the next.
 
     However many workers there are: with other chains other ranks would be found, and what is printed would differ.
     """
-    chains: dict[str, list[Configuration]] = {}
+    found: dict[str, list[Configuration]] = {}
     for configuration in configurations:
-        chains.setdefault(configuration.loop, []).append(configuration)
-    return [sorted(chain, key=partial(_teaches, request.profile)) for chain in chains.values()]
+        found.setdefault(configuration.loop, []).append(configuration)
+    return [sorted(chain, key=partial(_teaches, request.profile)) for chain in found.values()]
 
 
 def _teaches(profile: Profile, configuration: Configuration) -> tuple[bool, bool, int]:
@@ -114,8 +122,9 @@ def _teaches(profile: Profile, configuration: Configuration) -> tuple[bool, bool
 def verify_chain(request: Request, configurations: Sequence[Configuration]) -> Iterator[list[Result]]:
     """Every chosen property in each of these configurations, one after the other."""
     from checker.hints import Hints  # noqa: PLC0415
+    from checker.kept.model import load_kept  # noqa: PLC0415
 
-    hints: Hints[Decided] = Hints()
+    hints: Hints[Decided] = Hints(kept=None if request.anew else load_kept(request.profile, request.seed))
     for configuration in configurations:
         yield verify_configuration(request, configuration, hints)
 
@@ -126,10 +135,15 @@ def verify_configuration(
     """Every chosen property in one configuration."""
     from checker.proof.system import Limits  # noqa: PLC0415
     from checker.workbench import Workbench  # noqa: PLC0415
+
+    return results_of(request, Workbench(request.profile, configuration, Limits(seed=request.seed), hints))
+
+
+def results_of(request: Request, bench: Workbench) -> list[Result]:
+    """Every chosen property on one bench."""
     from spec.properties import chosen  # noqa: PLC0415
 
-    bench = Workbench(request.profile, configuration, Limits(seed=request.seed), hints)
-    results = []
+    configuration, results = bench.configuration, []
     for prop in chosen(request.properties):
         start = time.perf_counter()
         reason = bench.not_applicable(prop)
@@ -182,6 +196,7 @@ def _result(bench: Workbench, property_id: str, decided: Sequence[Decided], seco
         trace,
         certificate,
         reason.function,
+        any(d.kept for d in decided),
     )
 
 

@@ -94,6 +94,12 @@ def minus(left: NatTerm, right: NatTerm) -> NatTerm:
     return ite(left > right, left - right, nat(0))
 
 
+def read_terms(texts: Sequence[str], constants: Iterable[Term]) -> list[BoolTerm]:
+    """Conditions over these constants, as SMT-LIB. Raises z3.Z3Exception where a text is none."""
+    names = {str(c.decl().name()): c.decl() for c in constants}
+    return list(z3.parse_smt2_string("".join(f"(assert {text})" for text in texts), decls=names)) if texts else []
+
+
 def constants(term: Term) -> dict[str, Term]:
     """The constants that `term` reads, by name."""
     found: dict[str, Term] = {}

@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 
 from checker.confirm import Confirmed
+from checker.decide.decided import Decided
 from checker.export.chosen import ExportError, Selection
 from checker.proof.interpreter import Value
 from checker.proof.system import Limits
 from checker.verdict import Verdict, worst
-from checker.workbench import Decided, Workbench
+from checker.workbench import Workbench
 from spec.tla import Spec
 
 FORMAT = "https://apalache-mc.org/docs/adr/015adr-trace.html"

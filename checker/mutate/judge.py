@@ -21,6 +21,7 @@ from functools import cached_property
 import z3
 
 from checker.confirm import UnconfirmedError, confirm, over
+from checker.decide.decided import Decided, Trail
 from checker.export.chosen import breakable, terms
 from checker.hints import Hints
 from checker.mutate.mutants import Mutant, mutated, mutated_profile, of_profile, of_spec
@@ -29,7 +30,7 @@ from checker.proof.system import Limits, System, Tally, touched
 from checker.shared import Shared
 from checker.subject import Slice, Subject
 from checker.verdict import Verdict
-from checker.workbench import Decided, Trail, decide_part
+from checker.workbench import decide_part
 from spec.errors import SpecError
 from spec.profile import Configuration, Profile
 from spec.properties import Part, Property, catalogue
@@ -236,7 +237,7 @@ def _other_run(known: _Known, decided: Decided, subject: GivenSubject) -> str | 
     steps = [replace(s, state={n: x for n, x in s.state.items() if n in names}) for s in refutation.run.steps]
     run = replace(refutation, run=replace(refutation.run, steps=tuple(steps)))
     try:
-        confirm(subject.interpreter, decided.part.claim, run, _slice(subject, decided.part.claim).system.spec)
+        confirm(subject.interpreter, decided.part.claim, run, _slice(subject, decided.part.claim).interpreter)
     except (UnconfirmedError, KeyError):
         return "counterexample"
     return None

@@ -7,17 +7,18 @@ it said before. Only the obligations about other actions are asked, and those ab
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import fields, replace
 from typing import Any
 
 import z3
 
-from checker.proof.obligations import Proof, obligations
+from checker.proof.obligations import Obligation, Proof, obligations
 from checker.proof.refute import Stuck, held_actions
 from checker.proof.system import System, Transition
-from spec.terms import Term, neg
-from spec.tla import Claim
+from spec.terms import BoolTerm, Term, conj, disj, neg
+from spec.tla import Claim, LeadsTo
 
 _OF_UNITS = {6, 7, 8}
 """The obligations that speak of a unit's being enabled."""
@@ -33,22 +34,43 @@ def carried(old: System, new: System, proof: Proof, claim: Claim) -> Proof | Non
         return None
     # What speaks of a unit's being enabled is asked of every action where that means something else now.
     numbers = set() if all(old.spec.enabled(u).eq(new.spec.enabled(u)) for u in units) else _OF_UNITS
-    proof, solver = replace(proof, claim=claim), new.solver()
+    proof = replace(proof, claim=claim)
     asked = (o for o in obligations(new, proof) if not o.action or o.action in names or o.number in numbers)
-    return proof if all(new.impossible(solver, o.formula) for o in asked) else None
+    return proof if _hold(new, asked) else None
 
 
-def carried_region(old: System, new: System, stuck: Stuck) -> Stuck | None:
-    """The closed region of `old`, where it is closed in `new` too. Raises UndecidedError."""
+def holds(system: System, proof: Proof) -> bool:
+    """Every obligation of the proof holds here. Raises UndecidedError, and MalformedProofError."""
+    return _hold(system, obligations(system, proof))
+
+
+def _hold(system: System, asked: Iterable[Obligation]) -> bool:
+    # One question for all that speak of the same action: what they have in common is taken in once.
+    groups: dict[str, list[BoolTerm]] = {}
+    for obligation in asked:
+        groups.setdefault(obligation.action, []).append(obligation.formula)
+    solver = system.solver()
+    return all(system.impossible(solver, disj(*formulas)) for formulas in groups.values())
+
+
+def carried_region(old: System, new: System, stuck: Stuck, claim: Claim) -> Stuck | None:
+    """The closed region of `old`, where it is one of this claim in `new` too. Raises UndecidedError."""
     names = changed(old, new)
-    if names is None:
-        return None
-    for name, transition in held_actions(new).items():
-        if name in names:
-            with new.step(name, stuck.region) as solver:
-                if not new.impossible(solver, neg(transition.primed(stuck.region))):
-                    return None
-    return stuck
+    return stuck if names is not None and closed(new, stuck, claim, names) else None
+
+
+def closed(system: System, stuck: Stuck, claim: Claim, among: AbstractSet[str] | None = None) -> bool:
+    """The region is pending, and no action (of those in `among`) leaves it but help. Raises UndecidedError."""
+    if not isinstance(claim, LeadsTo):
+        return False
+    if not system.impossible(system.solver(stuck.region), neg(conj(claim.pending, neg(claim.goal)))):
+        return False
+    for name, transition in held_actions(system).items():
+        if among is None or name in among:
+            with system.step(name, stuck.region) as solver:
+                if not system.impossible(solver, neg(transition.primed(stuck.region))):
+                    return False
+    return True
 
 
 def changed(old: System, new: System) -> frozenset[str] | None:

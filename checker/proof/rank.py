@@ -16,7 +16,7 @@ import z3
 
 from checker.proof.system import System, Transition, touched
 from spec.terms import BoolTerm, NatTerm, conj, disj, ite, nat, same
-from spec.tla import Sort, Spec
+from spec.tla import Sort, Spec, Variable
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,15 +54,27 @@ def _sum(*parts: tuple[int, Component]) -> Component:
     return Component(names, z3.Sum(*(k * c.term if k != 1 else c.term for k, c in parts)))
 
 
+def component_of(spec: Spec, parts: Sequence[tuple[int, str]]) -> Component:
+    """The component of these parts. Raises SpecError where one names no variable."""
+    single = [_single(spec.variable(name.removeprefix("~")), negated=name.startswith("~")) for _, name in parts]
+    whole = _sum(*((factor, one) for (factor, _), one in zip(parts, single, strict=True)))
+    return single[0] if len(parts) == 1 and parts[0][0] == 1 else whole
+
+
+def _single(variable: Variable, *, negated: bool = False) -> Component:
+    if variable.sort is Sort.NAT:
+        return Component(((1, variable.name),), variable.now)
+    values = (nat(0), nat(1)) if negated else (nat(1), nat(0))
+    return Component(((1, f"~{variable.name}" if negated else variable.name),), ite(variable.now, *values))
+
+
 def templates(spec: Spec) -> Iterator[list[Component]]:
     """Candidate components by tiers: what follows one entry or request, all counters and flags, sums, differences."""
     single = []
     for variable in sorted(spec.variables, key=lambda v: not v.ghost):
-        if variable.sort is Sort.NAT:
-            single.append(Component(((1, variable.name),), variable.now))
-        else:
-            single.append(Component(((1, variable.name),), ite(variable.now, nat(1), nat(0))))
-            single.append(Component(((1, f"~{variable.name}"),), ite(variable.now, nat(0), nat(1))))
+        single.append(_single(variable))
+        if variable.sort is Sort.BOOL:
+            single.append(_single(variable, negated=True))
     ghosts = {v.name for v in spec.variables if v.ghost}
     yield [c for c in single if c.names <= ghosts]
     # Counters before flags: of two that lower as much, the one that a person would name.

@@ -5,7 +5,7 @@ A gap in a proof is not a refutation. Only what is reachable, and in which a fai
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -25,6 +25,8 @@ class Stuck:
 
     region: BoolTerm
     atoms: tuple[str, ...]
+    lemmas: tuple[BoolTerm, ...] = ()
+    """What else holds in it."""
     flag: BoolTerm | None = None
     """What only help can change, where the region lies inside it."""
 
@@ -78,6 +80,16 @@ def stuck_region(
     return None
 
 
+def stuck_of(
+    system: System, claim: LeadsTo, lemmas: Iterable[BoolTerm], atoms: Sequence[str], flag: BoolTerm | None
+) -> Stuck:
+    """The region of these parts, which may be closed or not."""
+    lemmas, every = tuple(lemmas), dict(_atoms(system))
+    inside = conj(claim.pending, neg(claim.goal), *([] if flag is None else [flag]))
+    region = conj(system.spec.naturals, *lemmas, inside, disj(*(every[atom] for atom in atoms)))
+    return Stuck(region, tuple(atoms), lemmas, flag)
+
+
 def held_actions(system: System) -> dict[str, Transition]:
     """What a stuck region must be closed under: all but help. Help that is fair comes without being asked."""
     return {n: t for n, t in system.transitions.items() if not t.action.help or t.action.fairness is not Fairness.NONE}
@@ -117,7 +129,7 @@ def _closed_region(question: _Question, inside: BoolTerm) -> Stuck | None:
         return None
     if question.sought.fewest:
         alive = _fewest(system, region, alive)
-    return Stuck(conj(region, disj(*alive.values())), tuple(alive))
+    return Stuck(conj(region, disj(*alive.values())), tuple(alive), question.lemmas)
 
 
 def _sampled(question: _Question, inside: BoolTerm, alive: dict[str, BoolTerm]) -> dict[str, BoolTerm]:

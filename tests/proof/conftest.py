@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from checker.results import Report, Result
-from checker.workbench import Decided, Workbench
+from checker.decide.decided import Decided
+from checker.workbench import Workbench
 from spec.profile import Configuration, Profile, load_profile
 from spec.properties import catalogue
 

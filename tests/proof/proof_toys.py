@@ -15,7 +15,8 @@ from checker.proof.refute import Refutation, refute_by_stuck_region, stuck_regio
 from checker.proof.system import Limits, System, Tally
 from checker.proof.unroll import Unrolling, reach_state
 from checker.subject import Subject
-from checker.workbench import Decided, decide_part
+from checker.decide.decided import Decided
+from checker.workbench import decide_part
 from spec.properties import Part
 from spec.tla import Action, Claim, Draft, Fairness, LeadsTo, Sort, Spec, Variable
 

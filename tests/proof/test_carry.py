@@ -12,7 +12,8 @@ from checker.proof.obligations import Proof
 from checker.proof.refute import stuck_region
 from checker.proof.safety import prove_each_step
 from checker.proof.system import System, Tally
-from checker.workbench import Decided, Workbench
+from checker.decide.decided import Decided
+from checker.workbench import Workbench
 from spec.profile import Configuration, load_profile
 from spec.properties import catalogue
 from spec.tla import Draft, EachStep, LeadsTo, Spec

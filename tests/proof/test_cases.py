@@ -9,7 +9,7 @@ import pytest
 from conftest import Desk
 
 from checker.reasons import Case, why
-from checker.workbench import Decided
+from checker.decide.decided import Decided
 from spec.profile import Configuration, load_profile
 from spec.protocol import Protocol
 

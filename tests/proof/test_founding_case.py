@@ -13,7 +13,8 @@ from checker.proof.obligations import Helpful, Proof, obligations
 from checker.proof.refute import stuck_region
 from checker.proof.system import Limits, System
 from checker.reasons import Case, why
-from checker.workbench import Decided, Workbench
+from checker.decide.decided import Decided
+from checker.workbench import Workbench
 from spec.profile import Configuration, load_profile
 from spec.properties import catalogue
 from spec.protocol import Protocol

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from checker.workbench import Decided, Workbench
+from checker.decide.decided import Decided
+from checker.workbench import Workbench
 from spec.profile import Configuration, load_profile
 from spec.properties import catalogue
 

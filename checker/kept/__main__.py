@@ -1,0 +1,29 @@
+"""Writes what a search finds for the bundled profiles that have a file here, or for those named: `make generate`."""
+
+from __future__ import annotations
+
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+import msgspec
+
+from checker.kept.record import search
+from checker.verify import Request
+from spec.profile import load_profile
+
+FOLDER = Path(str(files("checker") / "kept"))
+
+
+def main(names: list[str]) -> None:
+    """One file for each profile; by default for each that has one."""
+    for name in names or sorted(path.stem for path in FOLDER.glob("*.json")):
+        kept = search(Request(load_profile(name)))
+        file = FOLDER / f"{name}.json"
+        file.write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=0) + b"\n")
+        claims = sum(len(c.claims) for c in kept.configurations)
+        sys.stdout.write(f"{file}: {claims} claims of {len(kept.configurations)} configurations\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,142 @@
+"""What an earlier search found is checked in full before it counts: what is not so is never taken over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from checker.decide.decided import Decided
+from checker.hints import Hints
+from checker.kept.model import Kept, KeptClaim, KeptConfiguration, KeptProof, KeptRun, load_kept
+from checker.results import Result
+from checker.verdict import Verdict
+from checker.verify import Request, verify
+from checker.workbench import Workbench
+from spec.profile import Configuration, load_profile
+from spec.properties import catalogue
+
+PROFILE = load_profile("sglang-0.5.23")
+HERE = Configuration("normal", "retract", "none")
+KEPT = load_kept(PROFILE, 0)
+assert KEPT is not None
+
+
+def decided(kept: KeptConfiguration, claims: tuple[KeptClaim, ...]) -> dict[str, Decided]:
+    """How each of these claims is decided where they are what is kept."""
+    one = msgspec.structs.replace(kept, claims=claims)
+    hints: Hints[Decided] = Hints(kept=Kept(1, "sglang-0.5.23", "", 0, [one]))
+    bench = Workbench(PROFILE, HERE, hints=hints)
+    wanted = {claim.key.split("/")[0] for claim in claims}
+    for prop in (p for p in catalogue() if p.id in wanted):
+        bench.decide(prop)
+    return {claim.key: hints.decided[claim.key] for claim in claims}
+
+
+@cache
+def here() -> KeptConfiguration:
+    assert KEPT is not None
+    found = KEPT.of(HERE)
+    assert found is not None
+    return found
+
+
+def plain(result: Result) -> tuple[object, ...]:
+    steps = len(result.trace.steps) if result.trace else 0
+    return result.property, result.configuration, result.verdict, result.method, result.reason, result.ledger, steps
+
+
+def test_it_is_what_a_search_finds_and_all_of_it_holds() -> None:
+    loops = ("overlap",)
+    kept, searched = verify(Request(PROFILE, loops=loops)), verify(Request(PROFILE, loops=loops, anew=True))
+    assert list(map(plain, kept.results)) == list(map(plain, searched.results))
+    assert not any(r.kept for r in searched.results)
+    assert {r.verdict for r in kept.results if not r.kept} == {Verdict.NOT_APPLICABLE.value}
+
+
+def test_another_seed_another_file_and_another_configuration_are_searched(tmp_path: Path) -> None:
+    assert load_kept(PROFILE, 1) is None
+    copy = tmp_path / "sglang-0.5.23.toml"
+    copy.write_text(Path(PROFILE.path).read_text())
+    assert load_kept(load_profile(str(copy)), 0) is None
+    assert here().configuration == HERE.as_dict()
+    assert KEPT is not None
+    assert KEPT.of(replace(HERE, ranks=2)) is None
+
+
+def test_with_a_remedy_what_it_changes_is_decided_otherwise() -> None:
+    request = Request(PROFILE.with_remedies(["reap-while-paused"]), loops=("normal",), modes=("retract",))
+    results = verify(replace(request, properties=("paused-flush-succeeds", "flush-only-when-quiescent"))).results
+    assert [(r.verdict, r.kept) for r in results] == [("proved", False)] * 2 + [("proved", True)] * 2
+
+
+def _smaller_proofs(proof: KeptProof) -> Iterator[KeptProof]:
+    """The proof without one of its parts: each lemma is needed, each component, each helpful unit."""
+    for part in ("lemmas", "rank", "helpful"):
+        whole = getattr(proof, part)
+        for place in range(len(whole)):
+            yield msgspec.structs.replace(proof, **{part: [*whole[:place], *whole[place + 1 :]]})
+
+
+def _proofs(claims: list[KeptClaim]) -> Iterator[KeptClaim]:
+    for claim in claims:
+        for smaller in _smaller_proofs(claim.proof) if claim.proof else ():
+            yield msgspec.structs.replace(claim, proof=smaller)
+
+
+def test_no_proof_holds_without_any_one_of_its_parts() -> None:
+    claims = [c for c in here().claims if c.proof]
+    mutants = list(_proofs(claims))
+    assert len(claims) == 15
+    assert len(mutants) == 92
+    for mutant in mutants:
+        assert not decided(here(), (mutant,))[mutant.key].kept, mutant
+
+
+def _shorter(run: KeptRun) -> KeptRun:
+    return msgspec.structs.replace(run, steps=run.steps[:-1])
+
+
+def _elsewhere(run: KeptRun) -> KeptRun:
+    return msgspec.structs.replace(run, steps=[*run.steps[:-1], ("NoSuchAction", {})])
+
+
+def _loops_too_late(run: KeptRun) -> KeptRun:
+    return msgspec.structs.replace(run, loop_from=len(run.steps) + 1)
+
+
+@pytest.mark.parametrize("tamper", [_shorter, _elsewhere, _loops_too_late])
+def test_no_run_that_is_not_one_counts_and_the_search_finds_another(tamper: Callable[[KeptRun], KeptRun]) -> None:
+    claims = {c.key: c for c in here().claims if c.run and not (c.run.stuck and tamper is _shorter)}
+    tampered = tuple(msgspec.structs.replace(c, run=tamper(c.run)) for c in claims.values() if c.run)
+    found = decided(here(), tampered)
+    assert len(tampered) == (7 if tamper is _shorter else 9)
+    assert {(d.verdict, d.kept) for d in found.values()} == {(Verdict.REFUTED, False)}
+
+
+def test_a_region_that_is_not_closed_is_none() -> None:
+    claim = next(c for c in here().claims if c.run and c.run.stuck and c.key.startswith("paused-flush-succeeds"))
+    assert claim.run is not None
+    assert claim.run.stuck is not None
+    stuck = msgspec.structs.replace(claim.run.stuck, atoms=[*claim.run.stuck.atoms, "queue_requests"])
+    wider = msgspec.structs.replace(claim, run=msgspec.structs.replace(claim.run, stuck=stuck))
+    assert decided(here(), (claim,))[claim.key].kept
+    assert not decided(here(), (wider,))[claim.key].kept
+
+
+def test_a_term_that_is_none_any_more_is_passed_over() -> None:
+    claim = next(c for c in here().claims if c.proof and c.proof.lemmas)
+    gone = msgspec.structs.replace(here(), terms=["(> no_such_counter 0)"] * len(here().terms))
+    assert decided(here(), (claim,))[claim.key].kept
+    again = decided(gone, (claim,))[claim.key]
+    assert (again.verdict, again.kept) == (Verdict.PROVED, False)
+
+
+def test_a_proof_about_nothing_is_none() -> None:
+    claim = next(c for c in here().claims if c.pending)
+    assert not decided(here(), (msgspec.structs.replace(claim, pending=None),))[claim.key].kept
+    assert not decided(here(), (msgspec.structs.replace(claim, pending=[]),))[claim.key].kept
