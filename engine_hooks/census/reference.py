@@ -6,22 +6,26 @@ from collections.abc import Sequence
 
 import torch
 
-from engine_hooks.census.words import SAMPLED, WORDS, Census, Holdings, Strays, Tensor, census
+from engine_hooks.census.words import SAMPLED, WORDS, Census, Holdings, Strays, Tensor, Word, census
 
-_WRAPS_AT = 256
+_SIMPLE = Word.FREE | Word.CACHED | Word.OWNED | Word.SHARED
+# What one holder adds to a page's word; the two bits of a kind count its holders while there are few.
+_UNITS = (Word.FREE, Word.CACHED, Word.OWNED)
 
 
 def take(holdings: Holdings) -> Census:
     """Take a census. No sort; memory is a few bytes a page and a reference."""
     outside = _Outside(holdings.pages)
-    free = _holders(holdings.pages, [outside.within(part) for part in holdings.free], holdings.rows.device)
+    free = [outside.within(part) for part in holdings.free]
     cached = outside.within(_pages(holdings.cached[:: holdings.page_size], holdings.page_size))
     owned, shared = (outside.within(_pages(slots, holdings.page_size)) for slots in _slots(holdings))
-    words = free | (_holders(holdings.pages, [cached], cached.device) << 2)
-    words |= _holders(holdings.pages, [owned], owned.device) << 4
-    words |= (_holders(holdings.pages, [shared], shared.device) & 1) << 6
+    words = torch.zeros(holdings.pages + 1, dtype=torch.uint8, device=holdings.rows.device)
+    words.scatter_(0, shared.long(), int(Word.SHARED))
+    held = free, [cached], [owned]
+    histogram = _added(words, held)
+    if not _is_exact(histogram, held):
+        histogram = _recounted(words, held, shared)
     words = words[1:]
-    histogram = torch.bincount(words, minlength=WORDS).tolist()
     return census(holdings.pages, histogram, outside.found(), lambda chosen: lowest(words, chosen))
 
 
@@ -48,8 +52,10 @@ def _slots(holdings: Holdings) -> tuple[Tensor, Tensor]:
     owned, shared = [rows.new_empty(0)], [rows.new_empty(0)]
     for row, start, end in holdings.owners:
         first = -(-start // size) * size
-        owned.append(rows[row, first:end:size])
-        shared.append(rows[row, 0:start:size])
+        if first < end:
+            owned.append(rows[row, first:end:size])
+        if start:
+            shared.append(rows[row, 0:start:size])
     return torch.cat(owned), torch.cat(shared)
 
 
@@ -79,19 +85,41 @@ class _Outside:
         return Strays(self._count, min(self._ends), max(self._ends)) if self._ends else Strays()
 
 
-def _holders(pages: int, parts: Sequence[Tensor], device: object) -> Tensor:
-    """Of each page 0 to `pages`, uint8: 0 without a holder, 1 with one, 3 with more."""
-    number = sum(map(len, parts))
-    counts = _counted(pages, parts, torch.uint8, device)
-    if number >= _WRAPS_AT and int(counts.sum(dtype=torch.int64)) != number:
-        counts = _counted(pages, parts, torch.int32, device).clamp_(max=2).to(torch.uint8)
-    counts.clamp_(max=2)
-    return counts | (counts >> 1)
+def _added(words: Tensor, held: Sequence[Sequence[Tensor]]) -> list[int]:
+    """Add every holder to the words, whatever overflows; how many pages have each of the 256 sums."""
+    for unit, parts in zip(_UNITS, held, strict=True):
+        _add(words, parts, unit)
+    return _histogram(words[1:], 256)
 
 
-def _counted(pages: int, parts: Sequence[Tensor], dtype: object, device: object) -> Tensor:
-    counts = torch.zeros(pages + 1, dtype=dtype, device=device)
-    one = torch.ones((), dtype=dtype, device=device)
+def _is_exact(histogram: Sequence[int], held: Sequence[Sequence[Tensor]]) -> bool:
+    """Whether no page has a second holder of any kind, so that its sum is its word.
+
+    Read as words without a `_TWICE` bit, the sums never show more holders of a kind than there are on any page: the
+    sum and the word agree modulo 4, 16 and 64. So where they show as many in all, they show them on every page.
+    """
+    present = [word for word in range(256) if histogram[word]]
+    if any(word & ~_SIMPLE for word in present):
+        return False
+    shown = [sum(histogram[word] for word in present if word & unit) for unit in _UNITS]
+    return shown == [sum(map(len, parts)) for parts in held]
+
+
+def _recounted(words: Tensor, held: Sequence[Sequence[Tensor]], shared: Tensor) -> list[int]:
+    """Rewrite the words, each kind counted by itself and without overflow; how many pages have each."""
+    words.zero_().scatter_(0, shared.long(), int(Word.SHARED))
+    for unit, parts in zip(_UNITS, held, strict=True):
+        counts = torch.zeros(len(words), dtype=torch.int32, device=words.device)
+        _add(counts, parts, 1)
+        words += (counts > 0).to(torch.uint8) * int(unit) + (counts > 1).to(torch.uint8) * int(2 * unit)
+    return _histogram(words[1:], WORDS)
+
+
+def _add(counts: Tensor, parts: Sequence[Tensor], unit: int) -> None:
+    one = torch.full((), unit, dtype=counts.dtype, device=counts.device)
     for part in parts:
         counts.scatter_add_(0, part.long(), one.expand(len(part)))
-    return counts
+
+
+def _histogram(words: Tensor, size: int) -> list[int]:
+    return [int(number) for number in torch.bincount(words, minlength=size).tolist()]
