@@ -63,7 +63,7 @@ core)
   touch "$venv/.core"
   ;;
 tests)
-  pip install -q -e ".[certify,report]"
+  pip install -q -e ".[certify,report,docs,pytest]"
   "$venv/bin/python" tools/groups.py tests | xargs "$venv/bin/python" -m pip install -q
   touch "$venv/.tests"
   ;;
@@ -93,7 +93,7 @@ P
   [ ${#need[@]} = 0 ] || fetch_debian "${need[@]}"
   # 2.13.0 is the newest with a CPU build here; elsewhere its CUDA build, or SGLang's own pin, serves as well.
   pip show -q torch 2>/dev/null || pip install -q torch==2.13.0 || pip install -q torch==2.14.1
-  pip install -q -e ".[engine,certify,alerts,report]"
+  pip install -q -e ".[engine,certify,alerts,report,docs,pytest]"
   pip install -q --no-deps sglang==0.5.23
   # The pip of Debian 12 does not know --group.
   "$venv/bin/python" tools/groups.py | xargs "$venv/bin/python" -m pip install -q

@@ -19,19 +19,22 @@ STORAGE_VARIABLE = "SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR"
 _STANDINS = Path(__file__).parent / "standins"
 # One folder a package: each goes on the path only where the real package is absent.
 _PACKAGES = {"sgl_kernel": _STANDINS / "kernels", "torchvision": _STANDINS / "vision"}
+TEST_PACKAGES = {"datasets": _STANDINS / "testing"}
+"""What SGLang's own test helpers import besides; for the process that runs tests, never an engine's."""
 
 
-def standin_paths(search: Sequence[str] | None = None) -> list[str]:
+def standin_paths(search: Sequence[str] | None = None, packages: Mapping[str, Path] = _PACKAGES) -> list[str]:
     """Folders to put on an engine's path: those whose package is not installed.
 
     Args:
         search: the path to look for real packages on; `sys.path` by default. Stand-ins on it do not count.
+        packages: name to folder of a stand-in; those of an engine by default.
     """
-    ours = {str(folder) for folder in _PACKAGES.values()}
+    ours = {str(folder) for folder in (_PACKAGES | TEST_PACKAGES).values()}
     real = [entry for entry in (sys.path if search is None else search) if entry not in ours]
     return [
         str(folder)
-        for package, folder in _PACKAGES.items()
+        for package, folder in packages.items()
         if importlib.machinery.PathFinder.find_spec(package, real) is None
     ]
 
