@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum
 
 
@@ -37,6 +37,15 @@ EXIT_REFUTED = 1
 EXIT_USAGE = 2
 EXIT_UNKNOWN = 3
 EXIT_INTERNAL = 4
+EXIT_CODES: Mapping[int, str] = {
+    EXIT_PROVED: "everything asked for is proved",
+    EXIT_REFUTED: "something is refuted",
+    EXIT_USAGE: "bad input; the message names the value, the place, the valid names. Or an output that cannot be"
+    " written",
+    EXIT_UNKNOWN: "something is unknown or only bounded, nothing applies, or it was interrupted",
+    EXIT_INTERNAL: "an internal error, or a certificate that does not hold",
+}
+"""What each means, as the documentation says it."""
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:

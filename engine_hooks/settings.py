@@ -27,6 +27,46 @@ ALL_REMEDIES = "all"
 
 
 @dataclass(frozen=True)
+class Variable:
+    """One variable of the environment, as the documentation says it. Texts are Markdown."""
+
+    name: str
+    values: str
+    default: str
+    text: str
+
+
+VARIABLES = (
+    Variable(
+        "QUIESCE",
+        ", ".join(f"`{mode.value}`" for mode in Mode),
+        f"`{Mode.OBSERVE.value}`",
+        "`off`: nothing is hooked. `observe`: watch and report, never raise into the engine. `enforce`, for CI only:"
+        " a violation, or a hook that no longer works, raises in the scheduler",
+    ),
+    Variable(
+        "QUIESCE_REMEDIES",
+        f"`{ALL_REMEDIES}`, or names separated by commas",
+        "none",
+        "the remedies to activate; a name that the profile does not have activates none, and is logged",
+    ),
+    Variable(
+        "QUIESCE_STATUS_DIR",
+        "a folder",
+        "none",
+        "one small JSON file for each scheduler, for engines without `/metrics`",
+    ),
+    Variable(
+        "QUIESCE_RECORD",
+        "a folder",
+        "none",
+        "flight records: the last passes before each violation",
+    ),
+)
+"""Every variable that `Settings.from_environment` reads."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """The settings of one process."""
 
