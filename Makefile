@@ -2,7 +2,7 @@
 VENV := .venv
 PY := $(VENV)/bin/python
 
-.PHONY: demo test test-core lint generate mutate bench clean
+.PHONY: demo test test-core lint generate docs mutate bench clean
 
 demo: $(VENV)/.core ## the founding case: refuted, then proved with the remedy
 	@tools/demo.sh
@@ -19,10 +19,15 @@ lint: $(VENV)/.engine
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/checker rules --check
+	$(PY) -m checker.docs --check
 
 generate: $(VENV)/.engine ## rewrite what is generated and committed
 	$(PY) -m checker.compile
 	$(VENV)/bin/checker rules
+	$(PY) -m checker.docs
+
+docs: $(VENV)/.tests ## the documentation as a site, in build/docs; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
 mutate: $(VENV)/.core ## every mutant of the spec of one configuration; the figures are committed
 	tools/mutate.sh

@@ -1,0 +1,104 @@
+"""Blocks about the command: options, exit codes, the JSON that it writes, what a proof may spend."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+import click
+
+from checker import schemas
+from checker.cli import main
+from checker.docs.blocks import Maker, table
+from checker.docs.errors import DocsError
+from checker.doctor.results import State
+from checker.proof.system import Limits
+from checker.verdict import EXIT_CODES, Verdict
+
+_WIDTH = 80
+_LIMITS: Mapping[str, str] = {
+    "seed": "of the solver and of the random runs",
+    "work": "of one query of Z3, in its own units of work (`rlimit`); no clock is asked",
+    "spacer_milliseconds": "of Spacer, the one engine that is bounded by time",
+    "depth": "steps: how deep a run that breaks a claim is sought",
+    "lasso": "steps: stem and loop of a fair lasso together",
+    "loop": "steps: the loop of a fair lasso alone",
+    "walks": "random runs that are always made; more are made where they say too little",
+    "walk_length": "steps of a random run",
+}
+
+
+def makers() -> Mapping[str, Maker]:
+    """What can be generated about the command."""
+    return {
+        "commands": lambda _: "\n\n".join(_commands()),
+        "exit-codes": lambda _: table(("exit code", "means"), ((str(k), v) for k, v in EXIT_CODES.items())),
+        "doctor-codes": lambda _: _doctor(),
+        "junit": lambda _: _junit(),
+        "schemas": lambda _: "\n\n".join(_schemas()),
+        "limits": lambda _: _limits(),
+    }
+
+
+def _commands() -> Iterator[str]:
+    for name, command in sorted(main.commands.items()):
+        context = click.Context(command, info_name=f"checker {name}", max_content_width=_WIDTH, terminal_width=_WIDTH)
+        yield f"### checker {name}"
+        yield f"```text\n{command.get_help(context)}\n```"
+
+
+def _doctor() -> str:
+    codes = sorted({state.exit_code for state in State})
+    means = {code: " or ".join(s.value for s in State if s.exit_code == code) for code in codes}
+    return table(("exit code", "means"), ((str(code), text) for code, text in means.items()))
+
+
+def _junit() -> str:
+    rows = [(f"`{v.value}`", f"`<{v.junit}>`" if v.junit else "a test that passes") for v in Verdict]
+    return table(("verdict", "in JUnit"), rows)
+
+
+def _limits() -> str:
+    unsaid = {field.name for field in fields(Limits)} ^ set(_LIMITS)
+    if unsaid:
+        raise DocsError(f"limits and their texts differ: {', '.join(sorted(unsaid))}")
+    limits = Limits()
+    rows = [(f"`{f.name}`", f"{getattr(limits, f.name):,}".replace(",", " "), _LIMITS[f.name]) for f in fields(Limits)]
+    return table(("limit", "is", "of what"), rows)
+
+
+def _schemas() -> Iterator[str]:
+    for file, text in schemas.generated().items():
+        schema = json.loads(text)
+        yield f"### {file}"
+        for name, one in _definitions(schema).items():
+            yield f"**{name}.** {one.get('description', '')}".strip()
+            if "properties" in one:
+                needed = one.get("required", ())
+                rows = [
+                    (f"`{field}`", _type(kind), "always" if field in needed else "may be left out")
+                    for field, kind in one["properties"].items()
+                ]
+                yield table(("field", "type", "there"), rows)
+
+
+def _definitions(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = schema.get("$defs", {})
+    return found
+
+
+def _type(kind: Mapping[str, Any]) -> str:
+    if "$ref" in kind:
+        return str(kind["$ref"]).rpartition("/")[2]
+    if "anyOf" in kind:
+        return " or ".join(_type(one) for one in kind["anyOf"])
+    if "enum" in kind:
+        return " or ".join(f"`{value}`" for value in kind["enum"])
+    if kind.get("type") == "array":
+        return f"list of {_type(kind['items'])}" if isinstance(kind.get("items"), dict) else "list"
+    if kind.get("type") == "object":
+        inside = kind.get("additionalProperties")
+        return f"map to {_type(inside)}" if isinstance(inside, dict) else "map"
+    return str(kind.get("type", "anything"))
