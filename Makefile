@@ -23,6 +23,7 @@ lint: $(VENV)/.engine
 
 generate: $(VENV)/.engine ## rewrite what is generated and committed
 	$(PY) -m checker.compile
+	$(PY) -m checker.kept
 	$(VENV)/bin/checker rules
 	$(PY) -m checker.docs
 

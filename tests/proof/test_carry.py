@@ -83,9 +83,9 @@ def test_a_region_that_a_new_action_leaves_is_not_closed() -> None:
     old = System(spec())
     stuck = stuck_region(old, claim, [])
     assert stuck is not None
-    assert carried_region(old, System(spec(Rule("More", NONE, adds("x")))), stuck) is stuck
-    assert carried_region(old, System(spec(Rule("Finish", NONE, sets("done")))), stuck) is None
-    assert carried_region(old, System(spec(Rule("Finish", NONE, sets("done"), help=True))), stuck) is stuck
+    assert carried_region(old, System(spec(Rule("More", NONE, adds("x")))), stuck, claim) is stuck
+    assert carried_region(old, System(spec(Rule("Finish", NONE, sets("done")))), stuck, claim) is None
+    assert carried_region(old, System(spec(Rule("Finish", NONE, sets("done"), help=True))), stuck, claim) is stuck
 
 
 @pytest.mark.parametrize("storage", ["none", "file"])
