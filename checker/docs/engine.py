@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from checker.docs.blocks import Maker, code, table
 from checker.docs.errors import DocsError
+from engine_hooks.census.words import CLASSES
 from engine_hooks.compiled import compiled_profile
 from engine_hooks.metrics import (
     FLUSH_KINDS,
@@ -65,13 +66,16 @@ def _labels() -> str:
         ("hook", ""): HOOKS,
         ("remedy", ""): tuple(profile.remedies),
         ("reason", ""): DROP_REASONS,
+        ("state", ""): CLASSES,
     }
-    told = {label for label, _ in values} | set(INFO_LABELS)
-    untold = {label for one in SERIES.values() for label in one.labels} - told
+    used = {label for one in SERIES.values() for label in one.labels}
+    untold = used - {label for label, _ in values} - set(INFO_LABELS)
     if untold:
         raise DocsError(f"labels whose values are not told: {', '.join(sorted(untold))}")
     rows = [
-        (f"`{label}`" + (f" of `{PREFIX}{of}`" if of else ""), code(names)) for (label, of), names in values.items()
+        (f"`{label}`" + (f" of `{PREFIX}{of}`" if of else ""), code(names))
+        for (label, of), names in values.items()
+        if label in used
     ]
     ranks = (code(RANK_LABELS), "the rank's numbers, on each series; empty from the tokenizer")
     info = (code(INFO_LABELS), f"of `{PREFIX}info`: what watches what")
