@@ -1,7 +1,8 @@
 """What a reader of the documentation would do: write the files that a page shows, run its commands, compare the output.
 
-In a `console` block a line that begins with `$ ` is a command of bash, what follows is what it prints, both streams
-together. `...` stands for any text in a line, alone in a line for any lines. A block with `title="NAME"` is a file.
+In a `console` block a line that begins with `$ ` is a command of bash, and goes on in the next line after a backslash;
+what follows is what it prints, both streams together. `...` stands for any text in a line, alone in a line for any
+lines. A block with `title="NAME"` is a file.
 """
 
 import os
@@ -9,7 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from markdown_it import MarkdownIt
@@ -49,7 +50,9 @@ def steps(markdown):
 def _commands(block, first):
     found = []
     for number, line in enumerate(block.splitlines(), first):
-        if line.startswith(PROMPT):
+        if found and found[-1].text.endswith("\\") and not found[-1].printed:
+            found[-1] = replace(found[-1], text=f"{found[-1].text}\n{line}")
+        elif line.startswith(PROMPT):
             found.append(Command(number, line.removeprefix(PROMPT)))
         elif found:
             found[-1].printed.append(line)

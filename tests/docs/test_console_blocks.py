@@ -22,11 +22,11 @@ def test_a_page_prints_what_it_shows(page, tmp_path):
 
 def test_steps_of_a_page():
     file, other = '```toml title="a.toml"\nx = 1\n```\n', "```text\n$ no\n```\n"
-    text = f"{file}\n```console\n$ cat a.toml\nx = 1\n$ echo b\nb\n```\n\n{other}"
+    text = f"{file}\n```console\n$ cat a.toml\nx = 1\n$ echo \\\n  b\nb\n```\n\n{other}"
     assert list(steps(text)) == [
         ShownFile("a.toml", "x = 1\n"),
         Command(6, "cat a.toml", ["x = 1"]),
-        Command(8, "echo b", ["b"]),
+        Command(8, "echo \\\n  b", ["b"]),
     ]
 
 
