@@ -14,7 +14,7 @@ import z3
 
 from checker.proof.obligations import Helpful, Proof, over_step
 from checker.proof.rank import Component, RankSearch, lexicographic
-from checker.proof.system import System, Transition, UndecidedError
+from checker.proof.system import System, Transition
 from spec.terms import BoolTerm, conj, disj, implies, neg
 from spec.tla import Fairness, FinitelyOften, LeadsTo, Sort, Spec
 
@@ -191,7 +191,7 @@ def _someone_enabled(
     if answer == z3.sat:
         return [], system.state_of(solver.model())
     if answer == z3.unknown:
-        raise UndecidedError(solver.reason_unknown())
+        raise system.undecided(solver)
     core = {str(mark) for mark in solver.unsat_core()}
     return _joined(one for mark, one in marks.items() if mark in core), None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,8 +13,6 @@ from z3 import z3core
 from spec.errors import SpecError
 from spec.terms import BoolTerm, Term, conj, disj, free_names
 from spec.tla import Action, Sort, Spec
-
-SolverFactory = Callable[[], z3.Solver]
 
 
 @dataclass(frozen=True)
@@ -130,7 +128,7 @@ class System:
                 return solver.model()
             if answer == z3.unsat:
                 return None
-            raise self._undecided(solver)
+            raise self.undecided(solver)
         finally:
             solver.pop()
 
@@ -143,10 +141,11 @@ class System:
         answer = solver.check()
         solver.pop()
         if answer == z3.unknown:
-            raise self._undecided(solver)
+            raise self.undecided(solver)
         return bool(answer == z3.unsat)
 
-    def _undecided(self, solver: z3.Solver) -> UndecidedError:
+    def undecided(self, solver: z3.Solver) -> UndecidedError:
+        """Why the solver gave up, in words."""
         reason = solver.reason_unknown()
         # Z3's word for having spent what it may.
         return UndecidedError(f"{self.limits.work} units of work were not enough" if reason == "canceled" else reason)
