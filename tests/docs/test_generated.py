@@ -181,3 +181,17 @@ def test_incidents_are_distinct_and_of_known_properties():
     found = incidents()
     assert len({one.id for one in found}) == len({one.url for one in found}) == len(found) == 46
     assert {name for one in found for name in one.properties} <= set(catalogue())
+
+
+def test_incidents_that_are_brought_back_are_told_under_the_property_that_they_refute():
+    told = {one.id: one.properties for one in incidents()}
+    suite = [
+        tomllib.loads(path.read_text(encoding="utf-8")) for path in (ROOT / "tests" / "incidents").glob("*-*.toml")
+    ]
+    assert len(suite) >= 12
+    wrong = {
+        one["id"]: one["refuted"]["property"]
+        for one in suite
+        if one["refuted"]["property"] not in told.get(one["id"], ())
+    }
+    assert wrong == {}
