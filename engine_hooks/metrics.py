@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from engine_hooks.census.words import CLASSES
 from engine_hooks.recorder_writer import DROP_REASONS
 
 if TYPE_CHECKING:
@@ -103,6 +104,9 @@ SERIES: Mapping[str, Series] = {
         ("ledger",),
         "When the oldest entry was first seen; 0 where the ledger is empty.",
         lambda v: _each(v.ledgers),
+    ),
+    "kv_pages": Series(
+        "gauge", ("state",), "Pages of the KV pool by who holds them, at the last census.", lambda _: _each(CLASSES)
     ),
     "hook_applied": Series(
         "gauge", ("hook",), "1: the hook works; 0: what depends on it is not checked.", lambda v: _each(v.hooks)

@@ -20,6 +20,7 @@ from engine_hooks.observation import COMPARED, NOWHERE, VARIABLES, Observation, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from engine_hooks.census.words import Census
     from engine_hooks.recorder import FlightRecorder
 
 logger = logging.getLogger("quiesce")
@@ -39,6 +40,8 @@ class MonitorOptions:
     """The active remedies, sorted: a stuck region holds for exactly these."""
     enforce: bool = False
     """Raise ProtocolViolationError and LostSightError; for CI."""
+    unasked: frozenset[str] = frozenset()
+    """Hooks that are off because nobody asked for them, which is no loss."""
 
 
 class Monitor:
@@ -62,7 +65,7 @@ class Monitor:
         self._stale = False
         self._checks = 0
         self._episodes: set[str] = set()
-        self._lost: set[str] = set()
+        self._lost = set(options.unasked)
         self._stuck: Mapping[str, Predicate] = {}
         self._without_region: set[StuckKey] = set()
         self._judged: list[str] = []
@@ -72,9 +75,9 @@ class Monitor:
         self._forwards = 0
         self._seen: Observation | None = None
         self._recorder: FlightRecorder | None = None
-        self.watched = frozenset(NEEDS)
+        self.watched = frozenset(p for p, needs in NEEDS.items() if not needs & options.unasked)
         self._blockers = blocker_names(profile)
-        for hook in HOOKS:
+        for hook in (name for name in HOOKS if name not in options.unasked):
             board.show("hook_applied", hook, value=1)
         missing = set(profile.variables) - set(VARIABLES)
         if missing:
@@ -201,6 +204,18 @@ class Monitor:
         self.board.checked("update-flushes")
         if result == "unflushed":
             self._violated("update-flushes", f"an update ({kind}) with flush_cache was answered unflushed", self._seen)
+
+    def pages_counted(self, census: Census, moment: str) -> None:
+        """A census of the KV pages was taken."""
+        for state, number in census.counts.items():
+            self.board.show("kv_pages", state, value=number, urgent=True)
+        if "pages-conserved" not in self.watched:
+            return
+        self.board.checked("pages-conserved")
+        if census.conserved:
+            self._end("pages-conserved")
+        else:
+            self._violated("pages-conserved", f"a census {moment} found {census}", self._seen)
 
     def forward(self) -> None:
         """A batch is about to be launched.

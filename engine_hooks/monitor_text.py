@@ -13,11 +13,12 @@ if TYPE_CHECKING:
 
 HOOKS = (
     "profile", "pass", "paused_pass", "forward", "pause", "resume", "flush", "deferred_flush", "update", "idle",
-    "state", "lookups", "gate", "stuck_region", "version",
+    "state", "lookups", "gate", "stuck_region", "version", "census",
 )  # fmt: skip
 """`profile`: the engine's version has one. `state`: the observation's variables. `gate`: the compiled gate agrees with
 the engine's own. `stuck_region`: one was compiled for the configuration of this pause; it comes and goes with it.
-`version`: the weight version, of which `version_mismatch` speaks. The others are places in the engine's code."""
+`version`: the weight version, of which `version_mismatch` speaks. `census`: the KV pages can be counted. The others are
+places in the engine's code."""
 
 NEEDS: Mapping[str, frozenset[str]] = {
     "paused-flush-succeeds": frozenset(("profile", "state", "gate", "paused_pass", "pause", "resume", "flush")),
@@ -28,6 +29,7 @@ NEEDS: Mapping[str, frozenset[str]] = {
     "idle-is-true": frozenset(("profile", "state", "gate", "idle", "paused_pass")),
     "flush-only-when-quiescent": frozenset(("profile", "state", "gate", "flush")),
     "no-stale-kv": frozenset(("profile", "forward", "update", "flush")),
+    "pages-conserved": frozenset(("profile", "census")),
 }
 """The properties watched, each with the hooks without which it is not checked."""
 
@@ -47,6 +49,8 @@ _ADVICE: Mapping[str, str] = {
     "flush-only-when-quiescent": "caches were reset under work in flight: restart the engine",
     "no-stale-kv": "outputs may mix old and new weights: pause, flush until it succeeds, and discard what was "
     "generated since the update",
+    "pages-conserved": "a page that two hold gives wrong answers, so restart the engine; one that nobody holds is lost "
+    "until the next flush, so flush",
 }
 
 

@@ -62,8 +62,25 @@ VARIABLES = (
         "none",
         "flight records: the last passes before each violation",
     ),
+    Variable(
+        "QUIESCE_CENSUS",
+        "`on`, `off`, or a number of batches",
+        "`on`",
+        "`on`: the KV pages are counted at idle, after a retract, before and after a flush. A number: also where so"
+        " many batches were launched since the last census. `off`: never",
+    ),
 )
 """Every variable that `Settings.from_environment` reads."""
+
+
+@dataclass(frozen=True)
+class CensusOptions:
+    """When the pages of the KV pool are counted."""
+
+    on: bool = True
+    """At idle, after a retract, before and after a flush."""
+    passes: int = 0
+    """And where so many batches were launched since the last census; 0: nowhere."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +93,8 @@ class Settings:
     status_dir: Path | None = None
     record_dir: Path | None = None
     """Where flight records go; None: nothing is recorded."""
+    census: str = ""
+    """As written; `census_options` reads it."""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Settings:
@@ -88,7 +107,8 @@ class Settings:
             raise SettingsError(f"QUIESCE={environ['QUIESCE']!r} is not a mode; valid: {valid}") from None
         names = tuple(name.strip() for name in environ.get("QUIESCE_REMEDIES", "").split(",") if name.strip())
         status_dir, record_dir = (_folder(environ, name) for name in ("QUIESCE_STATUS_DIR", "QUIESCE_RECORD"))
-        return cls(mode=mode, remedies=names, status_dir=status_dir, record_dir=record_dir)
+        census = environ.get("QUIESCE_CENSUS", "").strip()
+        return cls(mode=mode, remedies=names, status_dir=status_dir, record_dir=record_dir, census=census)
 
     def chosen_remedies(self, known: Collection[str]) -> tuple[str, ...]:
         """The remedies to activate, sorted; raises SettingsError for a name that the profile does not have."""
@@ -99,6 +119,15 @@ class Settings:
             valid = ", ".join([ALL_REMEDIES, *sorted(known)])
             raise SettingsError(f"QUIESCE_REMEDIES names {', '.join(map(repr, unknown))}, unknown; valid: {valid}")
         return tuple(sorted(set(self.remedies)))
+
+    def census_options(self) -> CensusOptions:
+        """When pages are counted; raises SettingsError for a value of QUIESCE_CENSUS that is not valid."""
+        text = self.census.lower() or "on"
+        if text in ("on", "off"):
+            return CensusOptions(on=text == "on")
+        if text.isascii() and text.isdecimal() and int(text) > 0:
+            return CensusOptions(passes=int(text))
+        raise SettingsError(f"QUIESCE_CENSUS={self.census!r} is not valid; valid: on, off, or a number of batches")
 
 
 def _folder(environ: Mapping[str, str], name: str) -> Path | None:

@@ -157,6 +157,11 @@ def _ledgers() -> tuple[Panel, ...]:
             "1 while a flush is wanted and this holds it back.",
             (Query(f"max by (instance, ledger) ({_on('quiesce_flush_blocked')}) == 1", "{{instance}} {{ledger}}"),),
         ),
+        Panel(
+            "KV pages",
+            "By who holds them, at the last census; unaccounted is nobody.",
+            (Query(f"sum by (instance, state) ({_on('quiesce_kv_pages')})", "{{instance}} {{state}}"),),
+        ),
     )  # fmt: skip
 
 

@@ -51,7 +51,7 @@ def _absent(settings: Settings) -> Alert:
 def _hook(settings: Settings) -> Alert:
     mine, second = (series("hook_applied", rank, hook="flush") for rank in (0, 1))
     other, profile = series("hook_applied", hook="pause"), series("hook_applied", hook="profile")
-    # Without a profile no hook works, which is one fact, not fifteen.
+    # Without a profile no hook works, which is one fact, not sixteen.
     unknown = f'min {WITHOUT_RANKS} (quiesce_hook_applied{{hook="profile"}}) == 0'
     single = f'min {WITHOUT_RANKS} (quiesce_hook_applied{{hook!="profile"}}) == 0'
     return Alert(

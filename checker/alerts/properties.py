@@ -19,6 +19,7 @@ _SYMPTOMS: Mapping[str, tuple[str, str]] = {
     "idle-is-true": ("warning", "idle or active is recorded wrongly while it is paused"),
     "flush-only-when-quiescent": ("critical", "caches were reset under work in flight"),
     "no-stale-kv": ("critical", "new weights answer from the old weights' cache"),
+    "pages-conserved": ("critical", "pages of the KV pool are lost, or have two owners"),
 }
 """Watched property to its severity and its symptom, which follows the engine's name."""
 

@@ -6,7 +6,7 @@ import logging
 import multiprocessing
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,7 +19,7 @@ from engine_hooks.monitor_text import HOOKS, NEEDS, blocker_names
 from engine_hooks.observation import Rank
 from engine_hooks.recorder import FlightRecorder, Identity
 from engine_hooks.recorder_writer import RecordWriter
-from engine_hooks.settings import Mode, Settings
+from engine_hooks.settings import CensusOptions, Mode, Settings
 from engine_hooks.sglang import tokenizer
 from engine_hooks.sglang.probes import Probes
 from engine_hooks.sglang.probes_session import Session, Sources
@@ -37,6 +37,8 @@ from engine_hooks.status import StatusFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from engine_hooks.sglang.census_probe import CensusProbe
 
 logger = logging.getLogger("quiesce")
 
@@ -85,7 +87,8 @@ def register_hooks(environ: Mapping[str, str]) -> None:
         return
     profile = compiled_profile("sglang", __version__)
     chosen = _chosen_remedies(settings, profile)
-    starter = _Starter(settings, profile, chosen, __version__, missing_targets() if profile is not None else {})
+    missing = missing_targets() if profile is not None else {}
+    starter = _Starter(settings, profile, chosen, __version__, missing, _census_options(settings))
     probes = Probes(starter.start)
     targets = [START, *(t for t in TARGETS if t.path not in starter.missing)] if profile is not None else [START]
     for target in targets:
@@ -101,6 +104,15 @@ def _chosen_remedies(settings: Settings, profile: CompiledProfile | None) -> tup
     except SettingsError as error:
         logger.error("quiesce: %s; no remedy is activated", error)  # noqa: TRY400 - one line says it all
         return ()
+
+
+def _census_options(settings: Settings) -> CensusOptions:
+    """When pages are counted; never where the setting cannot be read, which must not end the watching too."""
+    try:
+        return settings.census_options()
+    except SettingsError as error:
+        logger.error("quiesce: %s; no census is taken", error)  # noqa: TRY400 - one line says it all
+        return CensusOptions(on=False)
 
 
 def _or_lost(monitor: Monitor, hook: str, build: Callable[[], _T]) -> _T | None:
@@ -128,6 +140,7 @@ class _Starter:
     chosen: tuple[str, ...]
     engine_version: str
     missing: Mapping[str, str]
+    census: CensusOptions = field(default_factory=CensusOptions)
 
     def start(self, scheduler: Engine) -> Session | None:
         """Build the monitor and the session for a scheduler that has just been constructed.
@@ -145,7 +158,8 @@ class _Starter:
         remedies = self._remedies(scheduler, board, parallel)
         loop = loop_name(scheduler, parallel.pp_size)
         enforce = self.settings.mode is Mode.ENFORCE
-        monitor = Monitor(self.profile, board, MonitorOptions(rank, loop, tuple(remedies), enforce))
+        options = MonitorOptions(rank, loop, tuple(remedies), enforce, unasked=self._unasked)
+        monitor = Monitor(self.profile, board, options)
         self._record(monitor)
         for hook, reason in self._not_applied().items():
             monitor.lost(hook, reason)
@@ -158,6 +172,7 @@ class _Starter:
             storage=lambda: storage_kind(scheduler, policy, host_mode),
             remedies=tuple(remedies.values()),
             version=_or_lost(monitor, "version", version_reader),
+            census=_or_lost(monitor, "census", lambda: self._census(scheduler, parallel.pp_size, monitor)),
         )
         session = Session(scheduler, monitor, sources)
         board.tick(force=True)
@@ -184,6 +199,17 @@ class _Starter:
         except RuntimeError as error:  # no thread can be started
             logger.warning("quiesce: no flight recorder: %s", error)
 
+    @property
+    def _unasked(self) -> frozenset[str]:
+        return frozenset() if self.census.on else frozenset(("census",))
+
+    def _census(self, scheduler: Engine, pp_size: int, monitor: Monitor) -> CensusProbe | None:
+        if not self.census.on:
+            return None
+        from engine_hooks.sglang.census_probe import bind  # noqa: PLC0415 - torch, which a launcher must not pay for
+
+        return bind(scheduler, pp_size, self.census.passes, monitor.pages_counted)
+
     def _sinks(self, rank: Rank) -> list[Sink]:
         info = (
             self.profile.spec_digest if self.profile is not None else "none", _own_version(), "sglang",
@@ -207,13 +233,14 @@ class _Starter:
 
     def _vocabulary(self, info: tuple[str, ...]) -> Vocabulary:
         profile = self.profile
+        hooks = tuple(hook for hook in HOOKS if hook not in self._unasked)
         if profile is None:
-            return Vocabulary(properties=tuple(NEEDS), hooks=HOOKS, info=info)
+            return Vocabulary(properties=tuple(NEEDS), hooks=hooks, info=info)
         return Vocabulary(
             properties=tuple(NEEDS),
             ledgers=tuple(profile.ledgers),
             blockers=blocker_names(profile),
-            hooks=HOOKS,
+            hooks=hooks,
             remedies=tuple(profile.remedies),
             info=info,
         )

@@ -71,6 +71,12 @@ class Probes:
         if session is not None:
             session.guarded("forward", session.monitor.forward)
 
+    def idling(self, _scheduler: Engine, *_args: object, **_kwargs: object) -> None:
+        """BEFORE `Scheduler.on_idle`, whose own check of the pools ends the scheduler where it fails."""
+        session = self._session
+        if session is not None and session.census is not None:
+            session.guarded("census", session.idling)
+
     def paused(self, _result: object, _scheduler: Engine, *args: object, **kwargs: object) -> None:
         """AFTER `Scheduler.pause_generation`."""
         session = self._session

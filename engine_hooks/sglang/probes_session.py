@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine_hooks.monitor import Monitor
+    from engine_hooks.sglang.census_probe import CensusProbe
     from engine_hooks.sglang.probes_state import StateReader
     from engine_hooks.sglang.remedies import Remedy
 
@@ -43,6 +44,8 @@ class Sources:
     remedies: tuple[Remedy, ...]
     version: Callable[[], str] | None = None
     """The weight version that this rank has now; None where it cannot be read."""
+    census: CensusProbe | None = None
+    """None where pages are not counted."""
 
 
 class Session:
@@ -61,6 +64,7 @@ class Session:
         self.idle: bool | None = None
         """The first answer of the engine's plain gate since it was last set to None."""
         self.update_refused = False
+        self.census = sources.census
         self._reader = sources.reader
         self._lookups = sources.lookups
         self._storage = sources.storage
@@ -117,6 +121,8 @@ class Session:
             self._undisturbed = False
             return
         self._undisturbed = False
+        if self.census is not None:
+            self.guarded("census", self.census.passed, self.scheduler.forward_ct)
         now = time.monotonic()
         if now < self._next_read and self._flush_wrapper._pending is None:  # noqa: SLF001 - the engine has no public name for it
             return
@@ -138,6 +144,8 @@ class Session:
     def paused(self, mode: str) -> None:
         """After `Scheduler.pause_generation`."""
         self.monitor.paused(mode, self._storage())
+        if self.census is not None and mode == "retract":
+            self.guarded("census", self.census.retracted, self.scheduler.forward_ct)
 
     def continued(self) -> None:
         """After `Scheduler.continue_generation`."""
@@ -147,6 +155,8 @@ class Session:
     def flush_begins(self) -> None:
         """Before `Scheduler.flush_cache`: the state in which its gate is decided."""
         self._undisturbed = False
+        if self.census is not None:
+            self.guarded("census", self.census.flush_begins, self.scheduler.forward_ct)
         self._read(self._decision, decision=True)
 
     def flush_answered(self, granted: bool) -> None:  # noqa: FBT001 - the engine's own signature
@@ -157,6 +167,13 @@ class Session:
         if "state" not in self._dead:
             self.monitor.gate_answered("flush", self._decision, open_=granted)
         self.monitor.flush_decided(self.flush_kind, "granted" if granted else "refused")
+        if self.census is not None and granted:
+            self.guarded("census", self.census.flush_granted, self.scheduler.forward_ct)
+
+    def idling(self) -> None:
+        """Before `Scheduler.on_idle`: a running pass found nothing to launch."""
+        if self.census is not None:
+            self.census.idle(self.scheduler.forward_ct)
 
     def deferred_begins(self) -> int:
         """Before the deferred flush is decided; gives `deferred_ended` the number of flushes so far."""

@@ -34,6 +34,7 @@ TARGETS = (
     Target("flush", f"{_SCHEDULER}.flush_cache", "AROUND", "flush"),
     Target("flush", f"{_WEIGHTS}.release_memory_occupation", "AROUND", "release"),
     Target("idle", f"{_SCHEDULER}.is_fully_idle", "AFTER", "idle_answered"),
+    Target("census", f"{_SCHEDULER}.on_idle", "BEFORE", "idling"),
     Target("deferred_flush", f"{_FLUSH}.handle", "AROUND", "flush_requested"),
     Target("deferred_flush", f"{_FLUSH}.check_pending", "AROUND", "pending_flush_checked"),
     Target("update", f"{_WEIGHTS}.update_weights_from_disk", "AROUND", "update_from_disk"),

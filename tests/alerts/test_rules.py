@@ -36,7 +36,7 @@ def test_what_is_committed_is_what_is_generated() -> None:
 def test_the_rules_pass_every_lint() -> None:
     done = promtool("check", "rules", "--lint=all", "--lint-fatal", str(RULES))
     assert done.returncode == 0, done.stderr
-    assert "24 rules found" in done.stdout
+    assert "25 rules found" in done.stdout
 
 
 def test_a_rule_written_twice_does_not_pass(tmp_path: Path) -> None:
@@ -48,10 +48,10 @@ def test_a_rule_written_twice_does_not_pass(tmp_path: Path) -> None:
 
 def test_every_alert_fires_and_is_silent_as_its_cases_say() -> None:
     files = sorted(map(str, TESTS.glob("*.yaml")))
-    assert len(files) == len(ALERTS) == 20
+    assert len(files) == len(ALERTS) == 21
     done = promtool("test", "rules", *files)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("SUCCESS") == 20
+    assert done.stdout.count("SUCCESS") == 21
 
 
 @pytest.mark.parametrize("name", ALERTS)
@@ -170,7 +170,7 @@ def test_check_names_what_is_out_of_date(tmp_path: Path) -> None:
         "runbooks/OldAlert.md",
     ]
     done = checker("rules", "--into", str(tmp_path))
-    assert (done.returncode, done.stdout) == (0, f"43 files written below {tmp_path}\n")
+    assert (done.returncode, done.stdout) == (0, f"45 files written below {tmp_path}\n")
     assert not (tmp_path / "runbooks" / "OldAlert.md").exists()
     assert out_of_date(generated(), tmp_path) == []
 

@@ -261,7 +261,7 @@ class Engine:
 
     def findings(self, prop: str) -> list[Finding]:
         """What the monitor has logged of violations of a property, since the engine started."""
-        pattern = rf"quiesce: {prop} does not hold on .*, pass (\d+) of loop (\S+), (.*)"
+        pattern = rf"quiesce: {prop} does not hold on .*, pass (\d+) of loop (\S+?)[,:] (.*)"
         return [Finding(int(found[1]), found[2], found[3]) for found in re.finditer(pattern, self.log())]
 
     def wait_metric(self, expected: float, name: str, **labels: str) -> None:
