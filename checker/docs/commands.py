@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from itertools import pairwise
+from types import ModuleType
 from typing import Any
 
 import click
 
-from checker import schemas
+from checker import explain, manifest, results, schemas
 from checker.cli import main
 from checker.docs.blocks import Maker, table
 from checker.docs.errors import DocsError
+from checker.doctor import results as doctor
 from checker.doctor.results import State
 from checker.proof.system import Limits
 from checker.verdict import EXIT_CODES, Verdict
+from engine_hooks import record
 
 _WIDTH = 80
 _LIMITS: Mapping[str, str] = {
@@ -28,6 +34,16 @@ _LIMITS: Mapping[str, str] = {
     "walks": "random runs that are always made; more are made where they say too little",
     "walk_length": "steps of a random run",
 }
+
+
+_MODULES: Mapping[str, Sequence[ModuleType]] = {
+    "verify-1.json": (results,),
+    "explain-1.json": (results, explain),
+    "certificate-1.json": (manifest,),
+    "doctor-1.json": (doctor,),
+    "record-1.json": (record,),
+}
+"""Schema to the modules of its types; of two classes of one name the last counts."""
 
 
 def makers() -> Mapping[str, Maker]:
@@ -71,21 +87,33 @@ def _limits() -> str:
 
 def _schemas() -> Iterator[str]:
     for file, text in schemas.generated().items():
-        schema = json.loads(text)
+        notes = _notes(_MODULES.get(file, ()))
         yield f"### {file}"
-        for name, one in _definitions(schema).items():
+        for name, one in json.loads(text).get("$defs", {}).items():
             yield f"**{name}.** {one.get('description', '')}".strip()
             if "properties" in one:
-                needed = one.get("required", ())
+                needed, said = one.get("required", ()), notes.get(name, {})
                 rows = [
-                    (f"`{field}`", _type(kind), "always" if field in needed else "may be left out")
+                    (f"`{field}`", _type(kind), "" if field in needed else "may be left out", said.get(field, ""))
                     for field, kind in one["properties"].items()
                 ]
-                yield table(("field", "type", "there"), rows)
+                yield table(("field", "type", "there", "says"), rows)
 
 
-def _definitions(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = schema.get("$defs", {})
+def _notes(modules: Iterable[ModuleType]) -> Mapping[str, Mapping[str, str]]:
+    """Class to field to the string that stands below the field in the source, which JSON schemas do not carry."""
+    found: dict[str, dict[str, str]] = {}
+    for module in modules:
+        for node in ast.parse(inspect.getsource(module)).body:
+            if isinstance(node, ast.ClassDef):
+                found[node.name] = {
+                    field.target.id: " ".join(str(below.value.value).split())
+                    for field, below in pairwise(node.body)
+                    if isinstance(field, ast.AnnAssign)
+                    and isinstance(field.target, ast.Name)
+                    and isinstance(below, ast.Expr)
+                    and isinstance(below.value, ast.Constant)
+                }
     return found
 
 

@@ -20,13 +20,16 @@ _METHODS: Mapping[str, tuple[str, str]] = {
     "spacer": ("an invariant of Spacer's", "induction-and-lemmas.md"),
     "ranking": ("a rank", "ranks.md"),
     "stuck-region": ("a stuck region", "stuck-regions.md"),
-    "lasso": ("a fair lasso", "lassos.md"),
+    "fair-lasso": ("a fair lasso", "lassos.md"),
     "random-run": ("a random run, shrunk", "random-runs.md"),
     "shortest-run": ("a shortest run", "random-runs.md"),
     "known-run": ("a run of another configuration", "carry-over.md"),
-    "bounded-search": ("a bounded search", "random-runs.md"),
+    "bounded-search": ("a bounded search, which decides nothing", "random-runs.md"),
+    "vacuous": ("a proof that says nothing", "index.md"),
+    "undecided": ("a solver that gave up", "workers.md"),
 }
 """Method to its words, and the page of the guide that tells of it."""
+_NO_METHOD = "none"
 
 
 def makers(record: Record) -> Mapping[str, Maker]:
@@ -35,6 +38,7 @@ def makers(record: Record) -> Mapping[str, Maker]:
         "property": _statement,
         "verdicts": lambda name: _verdicts(record, _known(name)),
         "watched": _watched,
+        "methods": lambda _: _methods(),
         "incidents": lambda name: _incidents(incidents(), _known(name)),
         "every-incident": lambda _: _every_incident(incidents()),
         "every-property": lambda folder: _every(record, folder or "."),
@@ -105,9 +109,21 @@ def _reasons(record: Record, property_id: str) -> Iterator[Sequence[str]]:
             found.setdefault((one.verdict, one.reason), []).append((run.name, one.method))
     for verdict, reason in sorted(found, key=lambda key: (severity(key[0]), key[1])):
         runs, methods = (list(dict.fromkeys(column)) for column in zip(*found[verdict, reason], strict=True))
-        how = ", ".join(f"[{_METHODS[m][0]}](../guide/{_METHODS[m][1]})" for m in methods if m in _METHODS)
+        how = ", ".join(_told(method) for method in methods if method != _NO_METHOD)
         where = "everywhere" if len(runs) == len(record.runs) else ", ".join(runs)
         yield verdict, where, how or "-", reason or "-"
+
+
+def _told(method: str) -> str:
+    if method not in _METHODS:
+        raise DocsError(f"no words for the method {method!r}; valid names: {', '.join(_METHODS)}")
+    words, page = _METHODS[method]
+    return f"[{words}](../guide/{page})"
+
+
+def _methods() -> str:
+    rows = [(f"`{method}`", f"[{words}]({page})") for method, (words, page) in _METHODS.items()]
+    return table(("method", "is"), rows)
 
 
 def _watched(name: str) -> str:

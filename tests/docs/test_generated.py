@@ -134,6 +134,14 @@ def test_a_record_of_another_spec_or_of_other_properties(checkout, record):
     assert "of other properties" in check()[1]
 
 
+def test_a_method_without_words(record):
+    run = msgspec.structs.replace(
+        record.runs[0], results=[msgspec.structs.replace(record.runs[0].results[0], method="luck")]
+    )
+    with pytest.raises(DocsError, match="no words for the method 'luck'"):
+        properties.makers(msgspec.structs.replace(record, runs=[run]))["verdicts"](run.results[0].property)
+
+
 def test_outside_a_checkout(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, said = check()
