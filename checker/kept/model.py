@@ -78,6 +78,7 @@ class Kept(msgspec.Struct, frozen=True, dict=True):
 
     schema: int
     profile: str
+    remedies: Sequence[str]
     solver: str
     seed: int
     configurations: Sequence[KeptConfiguration]
@@ -94,10 +95,18 @@ class Kept(msgspec.Struct, frozen=True, dict=True):
 def load_kept(profile: Profile, seed: int) -> Kept | None:
     """What was found with this seed; None where nothing is kept: for a profile that is not a bundled one, first of all.
 
-    With remedies it is that of the profile without them: what they leave alone is the same in both.
+    With remedies that have no file of their own it is that of the profile without them: most is the same in both.
     """
-    file = files("checker") / "kept" / f"{profile.name}.json"
-    if profile.path != bundled_path(profile.name) or not file.is_file():
+    if profile.path != bundled_path(profile.name):
         return None
-    kept = msgspec.json.decode(file.read_bytes(), type=Kept)
-    return kept if kept.schema == SCHEMA and kept.seed == seed else None
+    folder = files("checker") / "kept"
+    for name in (file_name(profile), f"{profile.name}.json"):
+        if (folder / name).is_file():
+            kept = msgspec.json.decode((folder / name).read_bytes(), type=Kept)
+            return kept if kept.schema == SCHEMA and kept.seed == seed else None
+    return None
+
+
+def file_name(profile: Profile) -> str:
+    """The file of a profile with the remedies that are applied to it."""
+    return f"{'+'.join([profile.name, *sorted(profile.applied)])}.json"

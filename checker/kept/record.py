@@ -44,7 +44,8 @@ def search(request: Request) -> Kept:
     found = workers.results(partial(in_worker, chain_of, request), chains(request, configurations), request.workers)
     places = {(c.loop, *c.as_dict().values()): i for i, c in enumerate(configurations)}
     ordered = sorted(found, key=lambda c: places[c.loop, *c.configuration.values()])
-    return Kept(SCHEMA, request.profile.name, f"z3 {z3.get_version_string()}", request.seed, ordered)
+    profile = request.profile
+    return Kept(SCHEMA, profile.name, profile.applied, f"z3 {z3.get_version_string()}", request.seed, ordered)
 
 
 def chain_of(request: Request, configurations: Sequence[Configuration]) -> Iterator[KeptConfiguration]:

@@ -31,7 +31,7 @@ def decided(
 ) -> dict[str, Decided]:
     """How each of these claims is decided where they are what is kept."""
     one = msgspec.structs.replace(kept, claims=claims)
-    hints: Hints[Decided] = Hints(kept=Kept(1, "sglang-0.5.23", "", 0, [one]))
+    hints: Hints[Decided] = Hints(kept=Kept(1, "sglang-0.5.23", [], "", 0, [one]))
     bench = Workbench(PROFILE, configuration, hints=hints)
     for prop in chosen(tuple({claim.key.split("/")[0] for claim in claims})):
         bench.decide(prop)
@@ -59,6 +59,12 @@ def test_it_is_what_a_search_finds_and_all_of_it_holds() -> None:
     assert {r.verdict for r in kept.results if not r.kept} == {Verdict.NOT_APPLICABLE.value}
 
 
+@pytest.mark.parametrize("name", ["grammar", "limits", "no-flag", "prefill", "decode"])
+def test_all_that_is_kept_for_the_other_profiles_holds(name: str) -> None:
+    results = verify(Request(load_profile(f"sglang-0.5.23-{name}"))).results
+    assert {r.verdict for r in results if not r.kept} == {Verdict.NOT_APPLICABLE.value}
+
+
 def test_another_seed_another_file_and_another_configuration_are_searched(tmp_path: Path) -> None:
     assert load_kept(PROFILE, 1) is None
     copy = tmp_path / "sglang-0.5.23.toml"
@@ -69,8 +75,19 @@ def test_another_seed_another_file_and_another_configuration_are_searched(tmp_pa
     assert KEPT.of(replace(HERE, ranks=2)) is None
 
 
-def test_with_a_remedy_what_it_changes_is_decided_otherwise() -> None:
-    request = Request(PROFILE.with_remedies(["reap-while-paused"]), loops=("normal",), modes=("retract",))
+def test_a_remedy_has_a_file_of_its_own() -> None:
+    repaired = PROFILE.with_remedies(["reap-while-paused"])
+    kept = load_kept(repaired, 0)
+    assert kept is not None
+    assert (kept.profile, kept.remedies) == ("sglang-0.5.23", ["reap-while-paused"])
+    request = Request(repaired, loops=("normal",), modes=("retract",), properties=("paused-flush-succeeds",))
+    assert [(r.verdict, r.kept) for r in verify(request).results] == [("proved", True)] * 2
+
+
+def test_with_a_difference_that_has_none_what_it_changes_is_decided_otherwise() -> None:
+    request = Request(
+        PROFILE.with_remedies(["flush-waits", "reap-while-paused"]), loops=("normal",), modes=("retract",)
+    )
     results = verify(replace(request, properties=("paused-flush-succeeds", "flush-only-when-quiescent"))).results
     found = {(r.property, r.verdict, r.kept) for r in results}
     assert len(results) == 4
