@@ -1,8 +1,9 @@
 # Few verbs. Everything lives in .venv; repeated calls reuse what is installed.
 VENV := .venv
 PY := $(VENV)/bin/python
+GPU_PY := python3
 
-.PHONY: demo test test-core lint generate docs mutate bench clean
+.PHONY: demo test test-core lint generate docs mutate bench bench-gpu clean
 
 demo: $(VENV)/.core ## the founding case: refuted, then proved with the remedy
 	@tools/demo.sh
@@ -35,6 +36,9 @@ mutate: $(VENV)/.core ## every mutant of the spec of one configuration; the figu
 
 bench: $(VENV)/.engine
 	$(PY) bench/run.py
+
+bench-gpu: ## the census on a GPU; its python3 needs torch and Triton, and nothing of .venv
+	timeout 480 $(GPU_PY) bench/gpu.py
 
 $(VENV)/.core: pyproject.toml tools/setup.sh
 	tools/setup.sh core
