@@ -9,13 +9,13 @@ import z3
 
 from checker.certificate import smt_lib
 from checker.certify import answers_of
+from checker.decide.decided import Decided
 from checker.proof.interpreter import Interpreter
 from checker.proof.obligations import Obligation, Proof, obligations
 from checker.proof.refute import Refutation, refute_by_stuck_region, stuck_region
 from checker.proof.system import Limits, System, Tally
 from checker.proof.unroll import Unrolling, reach_state
 from checker.subject import Subject
-from checker.decide.decided import Decided
 from checker.workbench import decide_part
 from spec.properties import Part
 from spec.tla import Action, Claim, Draft, Fairness, LeadsTo, Sort, Spec, Variable

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from proof_toys import NONE, WEAK, Rule, adds, counter, flag, satisfiable, second_opinion, sets, toy
 
+from checker.decide.decided import Decided
 from checker.hints import Hints
 from checker.proof.carry import carried, carried_region, changed
 from checker.proof.liveness import prove_leads_to
@@ -12,7 +13,6 @@ from checker.proof.obligations import Proof
 from checker.proof.refute import stuck_region
 from checker.proof.safety import prove_each_step
 from checker.proof.system import System, Tally
-from checker.decide.decided import Decided
 from checker.workbench import Workbench
 from spec.profile import Configuration, load_profile
 from spec.properties import catalogue

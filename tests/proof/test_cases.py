@@ -6,10 +6,10 @@ The case numbers are those of the project's list of defects of SGLang 0.5.23.
 from __future__ import annotations
 
 import pytest
-from conftest import Desk
+from proof_desk import Desk
 
-from checker.reasons import Case, why
 from checker.decide.decided import Decided
+from checker.reasons import Case, why
 from spec.profile import Configuration, load_profile
 from spec.protocol import Protocol
 

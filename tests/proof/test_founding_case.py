@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 from proof_toys import assert_proved, numbers, second_opinion
 
+from checker.decide.decided import Decided
 from checker.proof.interpreter import Interpreter
 from checker.proof.obligations import Helpful, Proof, obligations
 from checker.proof.refute import stuck_region
 from checker.proof.system import Limits, System
 from checker.reasons import Case, why
-from checker.decide.decided import Decided
 from checker.workbench import Workbench
 from spec.profile import Configuration, load_profile
 from spec.properties import catalogue
@@ -21,7 +21,7 @@ from spec.protocol import Protocol
 from spec.tla import LeadsTo
 
 if TYPE_CHECKING:
-    from conftest import Desk
+    from proof_desk import Desk
 
 FLUSH = "paused-flush-succeeds"
 REMEDY = ("reap-while-paused",)

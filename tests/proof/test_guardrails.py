@@ -14,7 +14,7 @@ from spec.terms import conj, implies, neg
 from spec.tla import Always, Draft, EachStep, FinitelyOften, LeadsTo, Spec
 
 if TYPE_CHECKING:
-    from conftest import Desk
+    from proof_desk import Desk
 
 DONE, OPEN, LOST = flag("done"), flag("open"), flag("lost")
 X = counter("x")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import place_of
+from proof_desk import place_of
 
 from checker.results import Report, Result
 from spec.properties import catalogue
