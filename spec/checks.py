@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from spec.checks_added import added_references
 from spec.errors import ProfileError
 from spec.facts import LedgerFacts
 from spec.schema import line_of
+from spec.split import CONDITIONS, split
 
 if TYPE_CHECKING:
     from spec.profile import Profile
 
 # What spec.primitives and spec.protocol know how to build.
 _PRIMITIVES = ("reap", "retry", "schedule", "launch", "process", "record", "requeue", "abort_all", "drain")
+_ADDED = ("yield", "merge")
 _LEDGERS = ("write_through", "load_back", "backup", "prefetch")
 _GATES = ("flush", "deferred_flush")
 _EVENTS = ("arrive", "process", "requeue")
@@ -49,8 +52,9 @@ def _check_values(profile: Profile, text: str) -> None:
             fail(("configuration", key), "must name at least one")
         if twice := [value for value in dict.fromkeys(values) if values.count(value) > 1]:
             fail(("configuration", key), f"must name each once, names {', '.join(map(repr, twice))} more than once")
-    if matrix.ranks != 1:
-        fail(("configuration", "ranks"), f"must be 1, is {matrix.ranks}: more ranks are not modelled")
+    if matrix.ranks not in ((1, 2) if profile.peers else (1,)):
+        more = "more ranks are not modelled" if profile.peers else "more ranks need the table peers"
+        fail(("configuration", "ranks"), f"must be {'1 or 2' if profile.peers else '1'}, is {matrix.ranks}: {more}")
     for key in ("threshold_tokens", "retry_attempts"):
         if getattr(profile.prefetch, key) < 0:
             fail(("prefetch", key), f"must not be negative, is {getattr(profile.prefetch, key)}")
@@ -66,7 +70,8 @@ def _check_sets(profile: Profile, text: str) -> None:
 
     if odd := set(profile.gates) ^ set(_GATES):
         fail(("gates", min(odd)), f"must be exactly {', '.join(_GATES)}; they are {', '.join(profile.gates)}")
-    if missing := [name for name in _LEDGERS if name not in profile.ledgers]:
+    # Without a host tier there is nothing to copy to, and no storage behind it.
+    if "host" in profile.flush.clears and (missing := [name for name in _LEDGERS if name not in profile.ledgers]):
         fail(("ledgers", missing[0]), f"missing; there are {', '.join(profile.ledgers)}")
     for name, ledger in profile.ledgers.items():
         if (name in _LEDGERS) == bool(ledger.created_by):
@@ -88,16 +93,27 @@ def _check_stages(profile: Profile, text: str) -> None:
             fail(("ledgers", name, "stages"), f"{min(reserved)!r} is a name of the model's own")
 
 
+def _step_references(
+    keys: tuple[str, ...], steps: Iterable[str], profile: Profile
+) -> Iterator[tuple[tuple[str, ...], str, Iterable[str]]]:
+    for step in steps:
+        plain, condition = split(step)
+        yield keys, plain, profile.primitives
+        if condition:
+            yield keys, condition, CONDITIONS
+
+
 def _references(profile: Profile) -> Iterator[tuple[tuple[str, ...], str, Iterable[str]]]:
     """Where a name stands, the name, and what it may be."""
     for name, loop in profile.loops.items():
-        yield from ((("loops", name, "paused"), step, profile.primitives) for step in loop.paused)
-        yield from ((("loops", name, "running"), step, profile.primitives) for step in loop.running)
+        yield from _step_references(("loops", name, "paused"), loop.paused, profile)
+        yield from _step_references(("loops", name, "running"), loop.running, profile)
     for name, mode in profile.pause.items():
-        yield from ((("pause", name, "steps"), step, profile.primitives) for step in mode.steps)
+        yield from _step_references(("pause", name, "steps"), mode.steps, profile)
     for name, ledger in profile.ledgers.items():
         yield from _move_references(name, ledger, profile)
     terms = {"running", "last_batch", "result_pending", *profile.ledgers}
+    terms |= {f"held_{name}" for name in profile.holdings}
     for name, gate in profile.gates.items():
         yield from ((("gates", name, "waits_for"), term, terms) for term in gate.waits_for)
         yield from ((("gates", name, "names"), term, {*terms, "waiting"}) for term in gate.names)
@@ -110,11 +126,12 @@ def _references(profile: Profile) -> Iterator[tuple[tuple[str, ...], str, Iterab
     yield from ((("configuration", "storage"), name, ["none", "file"]) for name in profile.configuration.storage)
     # What is modelled, and nothing else: a verdict names its configuration.
     yield ("configuration", "write_policy"), profile.configuration.write_policy, ["write_through"]
-    yield ("configuration", "host_mode"), profile.configuration.host_mode, ["cache"]
+    yield ("configuration", "host_mode"), profile.configuration.host_mode, ["cache", "buffer_only"]
     yield from ((("flush", "clears"), tier, ["device", "host"]) for tier in profile.flush.clears)
     movers = {move.by for ledger in profile.ledgers.values() for move in ledger.moves} - set(ACTORS)
-    yield from ((("primitives",), name, [*_PRIMITIVES, *movers]) for name in profile.primitives)
+    yield from ((("primitives",), name, [*_PRIMITIVES, *_ADDED, *movers]) for name in profile.primitives)
     yield ("update", "stamps"), profile.update.stamps, ["before-flush", "on-success"]
+    yield from added_references(profile)
     created = [(name, ledger.created_by) for name, ledger in profile.ledgers.items() if ledger.created_by]
     yield from ((("ledgers", name, "created_by"), event, _EVENTS) for name, event in created)
 

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
+from spec.extra import Part
 from spec.protocol import Protocol
 from spec.terms import BoolTerm, conj, disj, implies, neg
-from spec.tla import Always, Claim, EachStep, Spec
+from spec.tla import Always, EachStep, Spec
 
 RUNNING = "RunningPass"
-
-
-@dataclass(frozen=True)
-class Part:
-    """One claim of a property; `about` is the ledger it speaks of, or empty."""
-
-    claim: Claim
-    about: str = ""
 
 
 Claims = Callable[[Protocol, Spec], Iterable[Part]]
@@ -58,3 +50,20 @@ def retries_are_lookups(p: Protocol, _spec: Spec) -> Iterable[Part]:
     """No more attempts are spent than lookups are sent."""
     spent = p.now.prefetch_budget - p.variables["prefetch_budget"].next
     yield Part(EachStep(spent <= p.variables["lookups"].next - p.now.lookups))
+
+
+def by_extras(property_id: str) -> Claims:
+    """What the concerns that a profile adds say of this property."""
+    return lambda p, _spec: [part for extra in p.extras for part in extra.claims(property_id)]
+
+
+def says_pages(p: Protocol) -> str | None:
+    """Whether the profile speaks of who owns pages."""
+    if any(True for extra in p.extras for _ in extra.claims("pages-conserved")):
+        return None
+    return "this model has no pages, only ledgers, tiers and requests"
+
+
+def says_ranks(p: Protocol) -> str | None:
+    """Whether there is another rank to be aligned with."""
+    return "one rank: there is no collective to align" if p.configuration.ranks == 1 else None

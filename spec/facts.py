@@ -61,6 +61,11 @@ class LedgerFacts:
     """What starts new entries: `arrive`, `process` or `requeue`. Empty for the ledgers that the model itself starts."""
     entry: str = ""
     """What one entry is, in the words of the engine."""
+    touches: tuple[str, ...] = ()
+    """Whose pages an entry reads or writes until it ends: `device` and `host`, what the tree holds there; `request`,
+    what a running request owns."""
+    locks: tuple[str, ...] = ()
+    """Which of them it keeps from being freed."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +111,17 @@ class UpdateFacts:
     waits_for_forward: bool
     stamps: str = "before-flush"
     """When the scheduler takes the new version: `before-flush`, or `on-success` together with the tokenizer."""
+    refused: str = "fails"
+    """What its handler does where its flush is refused: `fails` and says so, `asserts` the opposite and raises, or
+    `succeeds` all the same."""
+    lock: str = ""
+    """What an update waits for in the tokenizer. Empty: the flag, or where there is none that no request is left, as a
+    guard. `none`: nothing at all. Else it is asked first, then waits: `pause`, for the closed gate; `requests`, for the
+    lock that each request holds; `one-shot`, for that lock if it read the flag before the pause reached it."""
+    may_skip_flush: bool = False
+    """Whether callers ask for an update without a flush."""
+    tags_tree: bool = False
+    """Whether a node of the tree holds the epoch of its weights, so that an older one is never matched."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +133,10 @@ class RequestFacts:
     """Whether a limit on queued requests is set, which a retract applies to requests that were running."""
     clocks_count_pause: bool = False
     """Whether a time-out of waiting requests is set, which goes on while paused."""
+    retract_keeps_kv: bool = False
+    """Whether a retracted request waits with its KV and goes on from it."""
+    rejected_after_lookup: bool = False
+    """Whether some requests are turned away after their lookup was sent."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +153,108 @@ class WatchdogFacts:
 
     source: str
     knows_pause: bool
+
+
+@dataclass(frozen=True)
+class Accounts:
+    """What a retract takes back, of the pages that requests own."""
+
+    source: str
+    frees: tuple[str, ...]
+    """Of one request: `committed`, its tokens; `ahead`, the slot that an overlap loop allocated for the next one."""
+    covers: tuple[str, ...]
+    """Of which requests: `running`, and `fresh`, those of the last prefill, not yet merged."""
+    skips_finished: bool
+    """Whether requests that have ended, and are not yet filtered from the batch, are left out."""
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What each lookup holds from when it is sent until it ends: pages of the host, quota, a lock."""
+
+    source: str
+    of: tuple[str, ...]
+    """The ledgers whose entries hold one each; `threads`: also a thread of a lookup that was cut off."""
+    released_by: tuple[str, ...]
+    """The ways to end that give it back: `retire`, `revoke`, `abort`, `reject`, `detach`."""
+    until_io_ends: bool = False
+    """Whether a lookup that is cut off keeps it until its thread has left the storage call."""
+
+
+@dataclass(frozen=True)
+class Eviction:
+    """Where pages are freed that nothing locks, for want of room."""
+
+    source: str
+    tiers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Detach:
+    """What the detachment of a storage backend leaves of the lookups in flight."""
+
+    source: str
+    waits_for: tuple[str, ...]
+    clears: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LookupWait:
+    """When a request may be admitted whose lookup is in flight."""
+
+    source: str
+    deadline: str
+    """What its time-out ends: `nothing` (it waits until all is read), `main`, the read of its KV, or `all`."""
+    side_pool: bool
+    """Whether a second read fills another pool, at a speed of its own."""
+    revoke_ends: bool
+    """Whether a lookup that found too little counts as ended."""
+
+
+@dataclass(frozen=True)
+class Threads:
+    """Storage threads that share the interpreter lock with the scheduler's loop."""
+
+    source: str
+
+
+@dataclass(frozen=True)
+class Merge:
+    """A pause handler that merges the last batch into the running one."""
+
+    source: str
+    needs_running: bool
+    """Whether it raises where no batch runs."""
+    keeps_last: bool
+    """Whether the last batch stays, to be merged again."""
+
+
+@dataclass(frozen=True)
+class Peers:
+    """What a second rank does by itself, and what the two agree on."""
+
+    source: str
+    ledger: str
+    """The ledger that each rank has of its own."""
+    copies: str
+    """Which of its entries are made: `agreed`, on both ranks or none; `per-rank`, where a rank has room."""
+    acks: str
+    """How many entries a reap ends: `agreed`, the least of both; `per-rank`, what is ready there."""
+    enters: str
+    """When a reap enters its collective: `always`, or `in-flight`, where the rank's own ledger has entries."""
+    clocks: str
+    """Who ends requests that waited too long: `one` rank, for both; `per-rank`, each by its own clock."""
+    update_barrier: bool
+    """Whether an update begins only when no rank has a forward on its device."""
+
+
+@dataclass(frozen=True)
+class Waves:
+    """Replicas that step together: who still has work wakes the others."""
+
+    source: str
+    pause: str
+    """When a pause is acknowledged: `alone`, at once; `agreed`, when no wake is under way and none can follow."""
 
 
 @dataclass(frozen=True)

@@ -98,6 +98,19 @@ class Ledger:
             s[self.ahead] = ite(kept, ahead, s[self.ahead])
             s[self.mark(move.to)] = disj(s[self.mark(move.to)], kept)
 
+    def move_some(self, s: Draft, move: Move, count: NatTerm) -> NatTerm:
+        """The first `count` entries of `move.from_` go on, in order. Returns `count`."""
+        here = s[self.mark(move.from_)]
+        goes = conj(here, s[self.ahead] < count)
+        behind = s[self.counter(move.to)] if move.to != RETIRED else nat(0)
+        s[self.ahead] = ite(goes, behind + s[self.ahead], ite(here, minus(s[self.ahead], count), s[self.ahead]))
+        s[self.mark(move.from_)] = conj(here, neg(goes))
+        s[self.counter(move.from_)] -= count
+        if move.to != RETIRED:
+            s[self.mark(move.to)] = disj(s[self.mark(move.to)], goes)
+            s[self.counter(move.to)] += count
+        return count
+
     def move_first(self, s: Draft, move: Move) -> None:
         """The first entry of `move.from_` goes on: a device or a storage works in order."""
         s.when(s[self.counter(move.from_)] > 0)

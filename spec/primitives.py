@@ -6,47 +6,19 @@ abort_all, drain. Each docstring names the engine's function.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 
-from spec.facts import Configuration, Loop, PauseMode
-from spec.ledger import Ledger
-from spec.profile import Profile
-from spec.requests import MarkedRequest
-from spec.terms import BoolTerm, NatTerm, conj, disj, ite, least, nat
-from spec.tla import Draft, Variable
+from spec.steps import Flow, Steps
+from spec.terms import NatTerm, conj, disj, ite, least, nat
+from spec.tla import Draft
 
 
-@dataclass
-class Flow:
-    """What one primitive of a pass hands to a later one."""
-
-    result: BoolTerm | None = None
-    """A launched batch whose result can be processed now; None where the loop has no such thing yet."""
-    batch: NatTerm | None = None
-    """How many requests are in that batch."""
-
-
-class Primitives(ABC):
+class Primitives(Steps):
     """What `Protocol` does in its passes and handlers."""
 
-    profile: Profile
-    configuration: Configuration
-    loop: Loop
-    mode: PauseMode
-    storage: bool
-    ledgers: Mapping[str, Ledger]
-    variables: Mapping[str, Variable]
-    mine: MarkedRequest | None
-
-    @abstractmethod
-    def gate(self, s: Draft, name: str) -> BoolTerm:
-        """Whether the gate of this name is open in `s`."""
-
-    def primitive(self, name: str, s: Draft, flow: Flow) -> None:
-        """Run one primitive by its name in the profile; one of the profile's own moves the ledgers that name it."""
-        own = {
+    def own_primitives(self) -> Mapping[str, Callable[[Draft, Flow], None]]:
+        """What this class does, by the names in a profile."""
+        return {
             "reap": self.reap,
             "retry": self.retry,
             "schedule": self.schedule,
@@ -57,58 +29,12 @@ class Primitives(ABC):
             "abort_all": self.abort_all,
             "drain": self.drain,
         }
-        if name in own:
-            own[name](s, flow)
-        else:
-            self.advance(s, name)
 
     # ---- the passes
 
     def reap(self, s: Draft, _flow: Flow) -> None:
         """`check_hicache_events`: submit what is queued, retire what is ready, allocate or revoke what was found."""
         self.reap_reaches_tiers(s, self.advance(s, "reap"))
-
-    def advance(self, s: Draft, primitive: str) -> Mapping[str, NatTerm]:
-        """Every move that this primitive makes, a stage at a time. Returns how many entries of each ledger retired."""
-        retired: dict[str, NatTerm] = {}
-        for ledger in self.ledgers.values():
-            for move in ledger.moves_by(primitive):
-                taken = None
-                if move.or_to is not None:
-                    source = s[ledger.counter(move.from_)]
-                    meaning = "lookups that read on"
-                    taken = s.choose(f"{ledger.name}_taken", high=source, witness=source, meaning=meaning)
-                    if move.retried:
-                        self.may_retry(s, source - taken)
-                moved = ledger.move_all(s, move, taken)
-                if move.to == "retired":
-                    retired[ledger.name] = moved
-                if move.starts is not None and move.starts in self.ledgers:
-                    self.ledgers[move.starts].create(s, moved)
-        return retired
-
-    def start(self, s: Draft, event: str, most: NatTerm | None, *, when: BoolTerm | None = None) -> None:
-        """New entries of the profile's own ledgers that this event starts: up to `most`, or any number."""
-        for ledger in self.ledgers.values():
-            if ledger.facts.created_by == event:
-                count = s.choose(f"{ledger.name}_new", high=most, meaning=ledger.facts.entry)
-                ledger.create(s, count if when is None else ite(when, count, nat(0)))
-
-    def reap_reaches_tiers(self, s: Draft, retired: Mapping[str, NatTerm]) -> None:
-        """What was retired is now part of the tier that it was copied to, with the weights that filled it."""
-        device, host = s.stale_device, s.stale_host
-        if "write_through" in retired:
-            copied = retired["write_through"] > 0
-            s.has_host = disj(s.has_host, copied)
-            s.stale_host = disj(s.stale_host, conj(copied, device))
-        if "prefetch" in retired:
-            read = retired["prefetch"] > 0
-            s.has_host = disj(s.has_host, read)
-            s.stale_host = disj(s.stale_host, conj(read, s.stale_storage))
-        if "load_back" in retired:
-            loaded = retired["load_back"] > 0
-            s.has_device = disj(s.has_device, loaded)
-            s.stale_device = disj(s.stale_device, conj(loaded, host))
 
     def retry(self, s: Draft, _flow: Flow) -> None:
         """`_process_storage_prefetch_retries`: look up again what is due, within the budget of attempts."""
@@ -124,22 +50,41 @@ class Primitives(ABC):
         if bounded:
             s.prefetch_budget -= sent if declines == "free" else again
         s.lookups += sent
-        self.ledgers["prefetch"].create(s, sent)
+        self.send(s, sent)
 
     def schedule(self, s: Draft, flow: Flow) -> None:
         """`get_next_batch_to_run`: admit waiting requests in order, at least one (memory is not modelled)."""
         flow.batch = s.running
-        waits = s.waiting > 0
-        admitted = s.choose("admitted", low=ite(waits, nat(1), nat(0)), high=s.waiting, meaning="requests admitted")
+        gates = [gate for x in self.extras if (gate := x.gated(s)) is not None]
+        able = s.waiting - ite(gates[0], nat(1), nat(0)) if gates else s.waiting
+        admitted = s.choose("admitted", low=ite(able > 0, nat(1), nat(0)), high=able, meaning="requests admitted")
         if self.storage and self.profile.prefetch.cut_at_admission:
             self.cut(s)
-        hits = ite(s.has_host, admitted, nat(0))
-        loads = s.choose("load_backs", high=hits, meaning="admitted requests with a hit in host memory")
-        self.ledgers["load_back"].create(s, loads)
+        if load_back := self.ledgers.get("load_back"):
+            hits = ite(s.has_host, admitted, nat(0))
+            load_back.create(
+                s, s.choose("load_backs", high=hits, meaning="admitted requests with a hit in host memory")
+            )
         if self.mine:
-            self.mine.schedule(s, admitted)
+            self.mine.schedule(s, admitted, *gates)
         s.waiting -= admitted
         s.running += admitted
+        flow.admitted = admitted > 0
+        self.admission_ends(s, admitted)
+        for extra in self.extras:
+            extra.admitted(s, admitted)
+
+    def admission_ends(self, s: Draft, admitted: NatTerm) -> None:
+        """The moves of `schedule`: each admitted request ends at most one entry."""
+        retired: dict[str, NatTerm] = {}
+        for ledger in self.ledgers.values():
+            for move in ledger.moves_by("schedule"):
+                ended = least(s[ledger.counter(move.from_)], admitted)
+                ledger.drop(s, move.from_, ended)
+                retired[ledger.name] = ended
+                for extra in self.extras:
+                    extra.left(s, ledger, ended, "retire")
+        self.reap_reaches_tiers(s, retired)
 
     def cut(self, s: Draft) -> None:
         """`check_prefetch_progress`: admission ends a lookup or a read whose time is over; its thread goes on."""
@@ -148,13 +93,15 @@ class Primitives(ABC):
             count = s.choose(f"cut_{stage}", high=s[prefetch.counter(stage)], meaning=f"cut off while in {stage}")
             prefetch.drop(s, stage, count)
             s.prefetch_orphan += count
+            for extra in self.extras:
+                extra.cut(s, count)
 
     def launch(self, s: Draft, flow: Flow) -> None:
         """`run_batch`: a forward starts if any request runs."""
         batch = s.running > 0
-        load_back = self.ledgers["load_back"]
-        for move in load_back.moves_by("launch"):
-            load_back.move_all(s, move)
+        if load_back := self.ledgers.get("load_back"):
+            for move in load_back.moves_by("launch"):
+                load_back.move_all(s, move)
         s.forwards = ite(batch, s.forwards + 1, s.forwards)
         s.last_batch = batch
         s.watched = batch
@@ -164,6 +111,8 @@ class Primitives(ABC):
             s.forward_busy = batch
         else:
             flow.result, flow.batch = batch, s.running
+        for extra in self.extras:
+            extra.launched(s)
 
     def process(self, s: Draft, flow: Flow) -> None:
         """`process_batch_result`: requests finish, finished prefixes enter the tree and are copied to the host."""
@@ -179,10 +128,14 @@ class Primitives(ABC):
         s.has_device = disj(s.has_device, inserted > 0)
         s.stale_device = disj(s.stale_device, conj(inserted > 0, s.stale_running))
         s.stale_running = conj(s.stale_running, s.running > 0)
-        write_through = self.ledgers["write_through"]
-        write_through.create(s, inserted)
-        for move in write_through.moves_by("process"):
-            write_through.move_all(s, move, when=flow.result)
+        if write_through := self.ledgers.get("write_through"):
+            write_through.create(s, inserted)
+            for extra in self.extras:
+                extra.created(s, write_through, inserted)
+            for move in write_through.moves_by("process"):
+                write_through.move_all(s, move, when=flow.result)
+        for extra in self.extras:
+            extra.finished(s, finished)
         self.start(s, "process", None, when=batch > 0)
 
     def record(self, s: Draft, _flow: Flow) -> None:
@@ -203,6 +156,8 @@ class Primitives(ABC):
             meaning = f"retracted requests with {tokens} or more uncached tokens"
             self.look_up(s, s.choose("long", high=retracted, meaning=meaning))
         self.start(s, "requeue", retracted)
+        for extra in self.extras:
+            extra.retracted(s, retracted)
         s.waiting += retracted
         s.running = 0
         s.stale_running = False
@@ -222,6 +177,8 @@ class Primitives(ABC):
 
     def abort_all(self, s: Draft, _flow: Flow) -> None:
         """`abort_request(abort_all)`: waiting requests leave at once, and their lookups with them."""
+        for extra in self.extras:
+            extra.aborted(s)
         if self.storage:
             prefetch = self.ledgers["prefetch"]
             # The entry goes, its thread may still be in the storage call.
@@ -247,7 +204,9 @@ class Primitives(ABC):
             tokens = s.choose("tokens", low=1, witness=max(1, least_tokens), meaning="uncached tokens of the request")
             self.look_up(s, ite(tokens >= least_tokens, nat(1), nat(0)))
         if self.mine:
-            self.mine.arrive(s)
+            follows = self.mine.arrive(s)
+            for extra in self.extras:
+                extra.followed(s, follows)
         self.start(s, "arrive", nat(1))
         s.waiting += 1
         s.arrived += 1
@@ -258,7 +217,13 @@ class Primitives(ABC):
         attempts = self.profile.prefetch.retry_attempts
         if attempts > 1:
             s.prefetch_budget += (attempts - 1) * count
+        self.send(s, count)
+
+    def send(self, s: Draft, count: NatTerm) -> None:
+        """`count` lookups are handed to the threads of the storage tier."""
         self.ledgers["prefetch"].create(s, count)
+        for extra in self.extras:
+            extra.looked_up(s, count)
 
     def may_retry(self, s: Draft, revoked: NatTerm) -> None:
         """`storage_prefetch_retries`: some of what was revoked is kept to be looked up again."""
@@ -275,13 +240,16 @@ class Primitives(ABC):
     def load(self, s: Draft) -> None:
         """Weights are written: what any tier holds is now of an older epoch; the scheduler's version is stamped."""
         s.loads += 1
-        s.stale_device = disj(s.stale_device, s.has_device)
-        s.stale_host = disj(s.stale_host, s.has_host)
+        if not self.profile.update.tags_tree:  # else a page of older weights is never matched again
+            s.stale_device = disj(s.stale_device, s.has_device)
+            s.stale_host = disj(s.stale_host, s.has_host)
         if self.storage and self.profile.storage.key == "tokens":
             s.stale_storage = disj(s.stale_storage, s.has_storage)
         s.stale_running = disj(s.stale_running, s.running > 0)
         if self.profile.update.stamps == "before-flush":
             s.version_split = True
+        for extra in self.extras:
+            extra.loaded(s)
 
     def reset(self, s: Draft) -> None:
         """`flush_cache`, granted: the tiers that it clears hold nothing, and no retry is left."""
@@ -297,6 +265,8 @@ class Primitives(ABC):
             s.prefetch_retry = 0
             if self.profile.flush.joins_storage_threads:
                 s.prefetch_orphan = 0
+        for extra in self.extras:
+            extra.flushed(s)
 
     def answer_update(self, s: Draft) -> None:
         """The update is answered with success: the tokenizer takes the new version too."""

@@ -17,20 +17,29 @@ from typing import Any
 from spec.checks import check
 from spec.errors import ProfileError, UnknownNameError
 from spec.facts import (
+    Accounts,
     Configuration,
+    Detach,
+    Eviction,
     FlushFacts,
     Gate,
+    Holding,
     LedgerFacts,
+    LookupWait,
     Loop,
     Matrix,
+    Merge,
     PauseMode,
+    Peers,
     PrefetchFacts,
     Remedy,
     RequestFacts,
     StorageFacts,
+    Threads,
     UpdateFacts,
     Variant,
     WatchdogFacts,
+    Waves,
 )
 from spec.schema import build, line_of, place_of
 
@@ -62,6 +71,15 @@ class Profile:
     variants: Mapping[str, Variant] = field(default_factory=dict)
     """Differences that no hook makes yet. They are laid over the profile like remedies, but not by `all`."""
     requests: RequestFacts = field(default_factory=RequestFacts)
+    accounts: Accounts | None = None
+    holdings: Mapping[str, Holding] = field(default_factory=dict)
+    eviction: Eviction | None = None
+    detach: Detach | None = None
+    lookup_wait: LookupWait | None = None
+    threads: Threads | None = None
+    merge: Merge | None = None
+    peers: Peers | None = None
+    waves: Waves | None = None
     applied: tuple[str, ...] = ()
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     path: str = field(default="", compare=False)

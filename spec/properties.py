@@ -11,14 +11,17 @@ from dataclasses import dataclass
 
 from spec.claims import (
     Claims,
-    Part,
+    by_extras,
     names_blockers,
     ready_work_retired,
     refusal_explained,
     retries_are_lookups,
     says_declines,
+    says_pages,
+    says_ranks,
 )
 from spec.errors import UnknownNameError
+from spec.extra import Part
 from spec.protocol import Protocol
 from spec.terms import BoolTerm, conj, disj, implies, neg, total
 from spec.tla import Always, EachStep, FinitelyOften, LeadsTo, Spec
@@ -79,14 +82,6 @@ def _has_storage(p: Protocol) -> str | None:
 
 def _requests_kept(p: Protocol) -> str | None:
     return None if "abort_all" not in p.mode.steps else "mode abort ends requests by intent"
-
-
-def _no_pages(_p: Protocol) -> str | None:
-    return "this model has no pages, only ledgers, tiers and requests"
-
-
-def _one_rank(_p: Protocol) -> str | None:
-    return "one rank: there is no collective to align"
 
 
 # ---- the claims
@@ -192,7 +187,7 @@ def _idle_is_true(p: Protocol, spec: Spec) -> Iterable[Part]:
     yield Part(EachStep(_next(p, "recorded_idle") == idle, but=others))
 
 
-def _engine_survives(p: Protocol, _spec: Spec) -> Iterable[Part]:
+def _engine_survives(p: Protocol, spec: Spec) -> Iterable[Part]:
     s = p.now
     # A loop that goes on while paused counts on.
     if p.loop.honours_pause:
@@ -200,10 +195,7 @@ def _engine_survives(p: Protocol, _spec: Spec) -> Iterable[Part]:
     if p.storage and p.profile.flush.joins_storage_threads:
         # A reset joins the storage threads for ten seconds and raises where one is still in a call.
         yield Part(EachStep(implies(_next(p, "flushes") > s.flushes, s.prefetch_orphan == 0)), "prefetch")
-
-
-def _none(_p: Protocol, _spec: Spec) -> Iterable[Part]:
-    return ()
+    yield from by_extras("engine-survives")(p, spec)
 
 
 def _next(p: Protocol, name: str) -> BoolTerm:
@@ -320,13 +312,19 @@ _PROPERTIES = (
         "after every reply scheduler and tokenizer report the same version",
         _versions_agree,
     ),
-    Property("pages-conserved", "safety", "free + cached + owned + in flight = total", _none, applies=_no_pages),
+    Property(
+        "pages-conserved",
+        "safety",
+        "free + cached + owned + in flight = total",
+        by_extras("pages-conserved"),
+        applies=says_pages,
+    ),
     Property(
         "ranks-aligned",
         "safety",
         "all ranks enter the same collectives in the same order",
-        _none,
-        applies=_one_rank,
+        by_extras("ranks-aligned"),
+        applies=says_ranks,
     ),
     Property(
         "idle-is-true",

@@ -6,35 +6,24 @@ engine handles them in ingest, between passes), and each move of a device or a s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
 from spec.checks import ACTORS
+from spec.extra import Rule
+from spec.extras import extras_of
 from spec.facts import Configuration, Move
 from spec.ledger import Ledger
-from spec.primitives import Flow, Primitives
 from spec.profile import Profile
 from spec.requests import MarkedRequest
-from spec.terms import BoolTerm, conj, ite, nat, neg, total
+from spec.steps import Flow
+from spec.terms import BoolTerm, conj, ite, nat, neg
 from spec.tla import Action, Draft, Fairness, Sort, Spec, Variable
+from spec.updates import Updates
 
 EVENT_LOOP = "EventLoop"
 
 
-@dataclass(frozen=True)
-class _Rule:
-    """An action before it is drafted."""
-
-    name: str
-    actor: str
-    engine: str
-    body: Callable[[Draft], None]
-    fair: Fairness = Fairness.NONE
-    unit: str = ""
-    help: bool = False
-
-
-class Protocol(Primitives):
+class Protocol(Updates):
     """The state machine of one configuration.
 
     One entry of each ledger is followed; with `follow_request` also one request.
@@ -53,6 +42,7 @@ class Protocol(Primitives):
             if facts.needs is None or (facts.needs == "storage" and self.storage)
         }
         self.mine = MarkedRequest() if follow_request else None
+        self.extras = extras_of(self)
         self.variables = {variable.name: variable for variable in self._variables()}
         self.now = Draft(self.variables, "now")
 
@@ -79,6 +69,9 @@ class Protocol(Primitives):
             yield from ledger.variables()
         if self.mine:
             yield from self.mine.variables()
+        yield from self.update_variables()
+        for extra in self.extras:
+            yield from extra.variables()
 
     def spec(self) -> Spec:
         """The state machine: an idle engine that serves nothing yet, and every action of this configuration."""
@@ -90,67 +83,64 @@ class Protocol(Primitives):
             definitions={name: self.gate(self.now, name) for name in self.profile.gates},
         )
 
-    def _draft(self, rule: _Rule) -> Action:
+    def _draft(self, rule: Rule) -> Action:
         draft = Draft(self.variables, rule.name)
         rule.body(draft)
         return draft.finish(actor=rule.actor, engine=rule.engine, fairness=rule.fair, unit=rule.unit, help=rule.help)
 
-    def _rules(self) -> Iterable[_Rule]:
+    def _rules(self) -> Iterable[Rule]:
         f, weak = self.profile, Fairness.WEAK
         ingest = "srt/managers/scheduler.py:process_input_requests"
         wrapper = f.gates["deferred_flush"].source
-        yield _Rule("Arrive", "client", "srt/managers/tokenizer_manager.py:generate_request", self.Arrive)
-        yield _Rule("ArriveLate", "client", ingest, self.ArriveLate)
-        yield _Rule("Pause", "trainer", self.mode.source, self.Pause)
-        yield _Rule("Continue", "trainer", "srt/managers/scheduler.py:continue_generation", self.Continue, help=True)
+        yield Rule("Arrive", "client", "srt/managers/tokenizer_manager.py:generate_request", self.Arrive)
+        yield Rule("ArriveLate", "client", ingest, self.ArriveLate)
+        yield Rule("Pause", "trainer", self.mode.source, self.Pause)
+        yield Rule("Continue", "trainer", "srt/managers/scheduler.py:continue_generation", self.Continue, help=True)
         # The loop goes round, paused or not: a trainer that pauses and continues for ever does not stop it.
-        yield _Rule("RunningPass", "scheduler", self.loop.source, self.RunningPass, weak, EVENT_LOOP)
+        yield Rule("RunningPass", "scheduler", self.loop.source, self.RunningPass, weak, EVENT_LOOP)
         if self.mode.sets_flag and self.loop.honours_pause:
-            yield _Rule("PausedPass", "scheduler", self.loop.source, self.PausedPass, weak, EVENT_LOOP)
+            yield Rule("PausedPass", "scheduler", self.loop.source, self.PausedPass, weak, EVENT_LOOP)
         if "abort_all" in self.mode.steps:
-            yield _Rule("AbortAgain", "tokenizer", self.mode.source, self.AbortAgain, weak)
-        yield _Rule("FlushGranted", "trainer", f.flush.source, self.FlushGranted)
-        yield _Rule("FlushRefused", "trainer", f.flush.source, self.FlushRefused)
-        yield _Rule("DeferFlush", "trainer", wrapper, self.DeferFlush)
-        yield _Rule("DeferredFlushGranted", "scheduler", wrapper, self.DeferredFlushGranted, weak)
-        yield _Rule("DeferredFlushTimesOut", "clock", wrapper, self.DeferredFlushTimesOut, weak)
-        yield from self._update_rules()
+            yield Rule("AbortAgain", "tokenizer", self.mode.source, self.AbortAgain, weak)
+        yield Rule("FlushGranted", "trainer", f.flush.source, self.FlushGranted)
+        yield Rule("FlushRefused", "trainer", f.flush.source, self.FlushRefused)
+        yield Rule("DeferFlush", "trainer", wrapper, self.DeferFlush)
+        yield Rule("DeferredFlushGranted", "scheduler", wrapper, self.DeferredFlushGranted, weak)
+        yield Rule("DeferredFlushTimesOut", "clock", wrapper, self.DeferredFlushTimesOut, weak)
+        yield from self.update_rules()
         if self.loop.result_queue:
-            yield _Rule("ForwardDone", "device", f.primitives["launch"], self.ForwardDone, weak)
+            yield Rule("ForwardDone", "device", f.primitives["launch"], self.ForwardDone, weak)
         if self.storage:
-            yield _Rule("OrphanDone", "storage", f.prefetch.source, self.OrphanDone, weak)
+            yield Rule("OrphanDone", "storage", f.prefetch.source, self.OrphanDone, weak)
         for ledger in self.ledgers.values():
             for move in ledger.facts.moves:
                 if move.by in ACTORS:
                     yield self._environment_rule(ledger, move)
+        yield from self._request_rules()
+        for extra in self.extras:
+            yield from extra.rules()
+
+    def _request_rules(self) -> Iterable[Rule]:
+        weak = Fairness.WEAK
         if self.profile.requests.clocks_count_pause:
-            yield _Rule("WaitingTimesOut", "clock", f.requests.source, self.WaitingTimesOut)
+            yield Rule("WaitingTimesOut", "clock", self.profile.requests.source, self.WaitingTimesOut)
         if self.mine:
             mine = self.mine
             tokenizer = "srt/managers/tokenizer_manager.py:generate_request"
-            yield _Rule("Park", "client", tokenizer, mine.Park)
-            yield _Rule("Unpark", "tokenizer", tokenizer, lambda s: mine.Unpark(s, self), weak)
-            yield _Rule("AbortMine", "client", "srt/managers/tokenizer_manager.py:abort_request", mine.AbortMine)
+            yield Rule("Park", "client", tokenizer, mine.Park)
+            yield Rule("Unpark", "tokenizer", tokenizer, lambda s: mine.Unpark(s, self), weak)
+            yield Rule("AbortMine", "client", "srt/managers/tokenizer_manager.py:abort_request", mine.AbortMine)
 
-    def _update_rules(self) -> Iterable[_Rule]:
-        source = self.profile.update.source
-        if self.profile.update.flush == "immediate":
-            # A second update is a new request of the trainer: help, as seen from the first.
-            yield _Rule("UpdateFlushed", "trainer", source, self.UpdateFlushed, help=True)
-            yield _Rule("UpdateRefused", "trainer", source, self.UpdateRefused)
-        else:
-            yield _Rule("UpdateAsked", "trainer", source, self.UpdateAsked)
-            yield _Rule("UpdateAnswered", "scheduler", source, self.UpdateAnswered, Fairness.WEAK)
-
-    def _environment_rule(self, ledger: Ledger, move: Move) -> _Rule:
+    def _environment_rule(self, ledger: Ledger, move: Move) -> Rule:
 
         def body(s: Draft) -> None:
+            s.when(*self.allowed(s, move.by))
             ledger.move_first(s, move)
             if ledger.name == "backup":
                 self.reaches_storage(s)
 
         name = f"{ACTORS[move.by]}({ledger.name}.{move.from_})"
-        return _Rule(name, move.by, move.source, body, Fairness(move.fair))
+        return Rule(name, move.by, move.source, body, Fairness(move.fair))
 
     # ---- requests
 
@@ -169,7 +159,7 @@ class Protocol(Primitives):
 
     def Pause(self, s: Draft) -> None:
         """`pause_generation` of this mode; some requests are still between the tokenizer's gate and the scheduler."""
-        s.when(neg(s.gate_closed))
+        s.when(neg(s.gate_closed), *self.allowed(s, "pause"))
         s.late += s.choose("late", meaning="requests past the tokenizer's gate")
         s.gate_closed = True
         s.paused = self.mode.sets_flag
@@ -207,15 +197,19 @@ class Protocol(Primitives):
         """One pass of the loop: not paused, where the loop looks at the flag."""
         if self.loop.honours_pause:
             s.when(neg(s.paused))
-        flow = Flow()
-        for step in self.loop.running:
-            self.primitive(step, s, flow)
+        self.run_pass(s, self.loop.running)
 
     def PausedPass(self, s: Draft) -> None:
         """One pass of the loop, paused: what stands before its `continue`."""
         s.when(s.paused)
+        self.run_pass(s, self.loop.paused)
+
+    def run_pass(self, s: Draft, steps: Sequence[str]) -> None:
+        """The steps of one pass, in order."""
+        for extra in self.extras:
+            extra.pass_begins(s, steps)
         flow = Flow()
-        for step in self.loop.paused:
+        for step in steps:
             self.primitive(step, s, flow)
 
     # ---- flush
@@ -247,40 +241,6 @@ class Protocol(Primitives):
         s.deferred_pending = False
         self.want_flush(s)
 
-    # ---- update
-
-    def can_update(self, s: Draft) -> BoolTerm:
-        """When an update reaches the scheduler: after the pause, or once no request is left (the writer lock)."""
-        nobody = total(s.waiting, s.running, s.late) == 0
-        return s.paused if self.mode.sets_flag else conj(s.gate_closed, nobody)
-
-    def UpdateFlushed(self, s: Draft) -> None:
-        """An update with `flush_cache=True` loads the weights and its one flush is granted."""
-        s.when(self.can_update(s), self.gate(s, "flush"))
-        self.load(s)
-        self.reset(s)
-        self.answer_update(s)
-
-    def UpdateRefused(self, s: Draft) -> None:
-        """An update with `flush_cache=True` loads the weights, then its one flush is refused: `success=False`."""
-        s.when(self.can_update(s), neg(self.gate(s, "flush")))
-        self.load(s)
-        s.unflushed = True
-        s.update_refused = True
-        self.want_flush(s)
-
-    def UpdateAsked(self, s: Draft) -> None:
-        """An update arrives and waits for the gate (a profile whose update waits)."""
-        s.when(self.can_update(s), neg(s.update_waiting))
-        s.update_waiting = True
-
-    def UpdateAnswered(self, s: Draft) -> None:
-        """The waiting update finds the gate open: weights and caches change together."""
-        s.when(s.update_waiting, self.gate(s, "flush"))
-        self.load(s)
-        self.reset(s)
-        self.answer_update(s)
-
     # ---- device and storage
 
     def ForwardDone(self, s: Draft) -> None:
@@ -290,8 +250,14 @@ class Protocol(Primitives):
 
     def OrphanDone(self, s: Draft) -> None:
         """A read that admission had cut off leaves the storage call."""
-        s.when(s.prefetch_orphan > 0)
+        s.when(*self.allowed(s, "storage"), s.prefetch_orphan > 0)
         s.prefetch_orphan -= 1
+        for extra in self.extras:
+            extra.thread_left(s)
+
+    def allowed(self, s: Draft, actor: str) -> list[BoolTerm]:
+        """What the profile's own concerns demand before this actor moves."""
+        return [part for extra in self.extras for part in extra.may(s, actor)]
 
     def gate(self, s: Draft, name: str) -> BoolTerm:
         """Whether the gate is open (`Scheduler.is_fully_idle` with the caller's flags)."""

@@ -49,15 +49,16 @@ class MarkedRequest:
         s.mine_abort = neg(gone)
         s.mine_waiting = False
 
-    def arrive(self, s: Draft) -> None:
-        """The environment may follow the request that arrives."""
+    def arrive(self, s: Draft) -> BoolTerm:
+        """The environment may follow the request that arrives. Returns whether it does."""
         mark = s.choose("follow", high=ite(self.somewhere(s), nat(0), nat(1)), meaning="follow this request")
         s.mine_ahead = ite(mark > 0, s.waiting, s.mine_ahead)
         s.mine_waiting = disj(s.mine_waiting, mark > 0)
+        return mark > 0
 
-    def schedule(self, s: Draft, admitted: NatTerm) -> None:
-        """The first `admitted` waiting requests run; each has at least one token to make."""
-        goes = conj(s.mine_waiting, s.mine_ahead < admitted)
+    def schedule(self, s: Draft, admitted: NatTerm, gated: BoolTerm | None = None) -> None:
+        """The first `admitted` waiting requests run, not the followed one while `gated`; each has tokens to make."""
+        goes = conj(s.mine_waiting, s.mine_ahead < admitted, *([] if gated is None else [neg(gated)]))
         s.mine_todo = ite(goes, s.choose("todo", low=1, meaning="tokens the followed request has to make"), s.mine_todo)
         # Not in the batch whose result an overlap loop processes in this pass: one token more, to be safe.
         s.mine_running = disj(s.mine_running, goes)

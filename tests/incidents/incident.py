@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from checker.reasons import Case, why
 from checker.decide.decided import Decided
+from checker.reasons import Case, why
 from checker.workbench import Workbench
 from spec.profile import Configuration, Profile, load_profile
 from spec.properties import Property, catalogue

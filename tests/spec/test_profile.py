@@ -132,7 +132,7 @@ def test_a_broken_profile_names_line_and_key(tmp_path, change, key, line, says):
     ("difference", "says"),
     [
         ('[set.configuration]\nwrite_policy = "write_back"', "valid names: write_through"),
-        ('[set.configuration]\nhost_mode = "buffer_only"', "valid names: cache"),
+        ('[set.configuration]\nhost_mode = "external"', "valid names: buffer_only, cache"),
         ("[set.configuration]\nranks = 8", "must be 1, is 8"),
         ("[set.configuration]\nstorage = []", "must name at least one"),
         ("[set.prefetch]\nretry_attempts = -5", "must not be negative"),

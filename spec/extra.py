@@ -1,0 +1,117 @@
+"""What a profile may add to the protocol: one concern in one class, told of what happens in passes and handlers.
+
+An extra has variables of its own, mostly ghosts. It is told after the protocol's own updates of that moment, unless its
+method says otherwise. A profile that does not speak of a concern has no extra, and its state machine is as without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spec.tla import Claim, Draft, Fairness, Variable
+
+if TYPE_CHECKING:
+    from spec.facts import Move
+    from spec.ledger import Ledger
+    from spec.terms import BoolTerm, NatTerm
+
+
+@dataclass(frozen=True)
+class Part:
+    """One claim of a property; `about` is the ledger or the concern it speaks of, or empty."""
+
+    claim: Claim
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """An action before it is drafted."""
+
+    name: str
+    actor: str
+    engine: str
+    body: Callable[[Draft], None]
+    fair: Fairness = Fairness.NONE
+    unit: str = ""
+    help: bool = False
+
+
+class Extra:
+    """One concern; every method here does nothing."""
+
+    def variables(self) -> Iterable[Variable]:
+        """What the state machine has besides."""
+        return ()
+
+    def rules(self) -> Iterable[Rule]:
+        """The actions that it has besides."""
+        return ()
+
+    def claims(self, _property_id: str) -> Iterable[Part]:
+        """What it adds to a property."""
+        return ()
+
+    def primitives(self) -> Mapping[str, Callable[[Draft], None]]:
+        """Primitives of passes and handlers, by their names in a profile."""
+        return {}
+
+    def may(self, _s: Draft, _actor: str) -> Iterable[BoolTerm]:
+        """What must hold for this actor outside the loop to make its move."""
+        return ()
+
+    def may_update(self, _s: Draft) -> Iterable[BoolTerm]:
+        """What must hold for weights to be written."""
+        return ()
+
+    def gated(self, _s: Draft) -> BoolTerm | None:
+        """The followed request may not be admitted yet; None: nothing here keeps it."""
+        return None
+
+    def followed(self, s: Draft, started: BoolTerm) -> None:
+        """The followed request is queued, where `started`."""
+
+    def most(self, _s: Draft, _ledger: Ledger, _move: Move) -> NatTerm | None:
+        """How many entries this move may take, at most; None: all."""
+        return None
+
+    def pass_begins(self, s: Draft, steps: Sequence[str]) -> None:
+        """A pass of the loop begins, which has these steps."""
+
+    def admitted(self, s: Draft, count: NatTerm) -> None:
+        """`count` requests run from now on."""
+
+    def launched(self, s: Draft) -> None:
+        """A forward starts if any request runs."""
+
+    def finished(self, s: Draft, count: NatTerm) -> None:
+        """`count` requests have ended with a result."""
+
+    def retracted(self, s: Draft, count: NatTerm) -> None:
+        """`count` requests, all that run, are about to give up their KV."""
+
+    def aborted(self, s: Draft) -> None:
+        """All waiting requests are about to leave, and their lookups with them."""
+
+    def loaded(self, s: Draft) -> None:
+        """Weights were written."""
+
+    def flushed(self, s: Draft) -> None:
+        """The caches were reset."""
+
+    def looked_up(self, s: Draft, count: NatTerm) -> None:
+        """`count` lookups of the storage tier were sent."""
+
+    def created(self, s: Draft, ledger: Ledger, count: NatTerm) -> None:
+        """`count` new entries of this ledger."""
+
+    def left(self, s: Draft, ledger: Ledger, count: NatTerm, how: str) -> None:
+        """`count` entries ended: `retire`, `revoke`."""
+
+    def cut(self, s: Draft, count: NatTerm) -> None:
+        """Admission ended `count` lookups whose threads go on."""
+
+    def thread_left(self, s: Draft) -> None:
+        """The thread of one lookup that was cut off has left the storage call."""

@@ -1,0 +1,145 @@
+"""How the steps of a profile are run: a primitive by its name, where its condition holds; the moves of the ledgers.
+
+A step is the name of a primitive, or `NAME if CONDITION`: `waiting` (a request waits), `admitted` (this pass admitted
+one), `work` (a request waits or runs).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from spec.errors import SpecError
+from spec.extra import Extra
+from spec.facts import Configuration, Loop, Move, PauseMode
+from spec.ledger import RETIRED, Ledger
+from spec.profile import Profile
+from spec.requests import MarkedRequest
+from spec.split import split
+from spec.terms import BoolTerm, NatTerm, conj, disj, ite, nat, total
+from spec.tla import Draft, Variable
+
+
+@dataclass
+class Flow:
+    """What one primitive of a pass hands to a later one."""
+
+    result: BoolTerm | None = None
+    """A launched batch whose result can be processed now; None where the loop has no such thing yet."""
+    batch: NatTerm | None = None
+    """How many requests are in that batch."""
+    admitted: BoolTerm | None = None
+    """Whether this pass has admitted a request; None before it schedules."""
+
+
+class Steps(ABC):
+    """How a step of a profile becomes an update of the draft."""
+
+    profile: Profile
+    configuration: Configuration
+    loop: Loop
+    mode: PauseMode
+    storage: bool
+    ledgers: Mapping[str, Ledger]
+    variables: Mapping[str, Variable]
+    mine: MarkedRequest | None
+    extras: Sequence[Extra]
+    now: Draft
+
+    @abstractmethod
+    def gate_term(self, s: Draft, term: str) -> list[BoolTerm]:
+        """The conjuncts that one name in `waits_for` stands for."""
+
+    @abstractmethod
+    def gate(self, s: Draft, name: str) -> BoolTerm:
+        """Whether the gate of this name is open in `s`."""
+
+    def primitive(self, name: str, s: Draft, flow: Flow) -> None:
+        """Run one primitive by its name in the profile; one of the profile's own moves the ledgers that name it."""
+        plain, condition = split(name)
+        if condition:
+            self.primitive_if(plain, self.condition(condition, s, flow), s, flow)
+        elif plain in (own := self.own_primitives()):
+            own[plain](s, flow)
+        elif added := [x.primitives()[plain] for x in self.extras if plain in x.primitives()]:
+            added[0](s)
+        else:
+            self.advance(s, plain)
+
+    @abstractmethod
+    def own_primitives(self) -> Mapping[str, Callable[[Draft, Flow], None]]:
+        """The primitives of the protocol itself, by the names in a profile."""
+
+    @abstractmethod
+    def may_retry(self, s: Draft, revoked: NatTerm) -> None:
+        """Some of what was revoked is kept to be looked up again."""
+
+    def primitive_if(self, name: str, condition: BoolTerm, s: Draft, flow: Flow) -> None:
+        """Run one primitive where the condition holds; else what it does is not done."""
+        before = {variable: s[variable] for variable in self.variables}
+        self.primitive(name, s, flow)
+        for variable, value in before.items():
+            if not s[variable].eq(value):
+                s[variable] = ite(condition, s[variable], value)
+
+    def condition(self, name: str, s: Draft, flow: Flow) -> BoolTerm:
+        """What stands behind `if` in a step of a profile. Raises SpecError where it stands too early."""
+        if name == "admitted":
+            if flow.admitted is None:
+                raise SpecError(f"{self.profile.name}: a step 'if admitted' stands before schedule")
+            return flow.admitted
+        return s.waiting > 0 if name == "waiting" else total(s.waiting, s.running) > 0
+
+    def advance(self, s: Draft, primitive: str) -> Mapping[str, NatTerm]:
+        """Every move that this primitive makes, a stage at a time. Returns how many entries of each ledger retired."""
+        retired: dict[str, NatTerm] = {}
+        for ledger in self.ledgers.values():
+            for move in ledger.moves_by(primitive):
+                moved = self.move(s, ledger, move)
+                if move.to == RETIRED:
+                    retired[ledger.name] = moved
+                if move.starts is not None and move.starts in self.ledgers:
+                    self.ledgers[move.starts].create(s, moved)
+        return retired
+
+    def move(self, s: Draft, ledger: Ledger, move: Move) -> NatTerm:
+        """One move of all entries of a stage, or of as many as may. Returns how many left the stage."""
+        taken = None
+        source = s[ledger.counter(move.from_)]
+        if move.or_to is not None:
+            meaning = "lookups that read on"
+            taken = s.choose(f"{ledger.name}_taken", high=source, witness=source, meaning=meaning)
+            if move.retried:
+                self.may_retry(s, source - taken)
+        limits = [most for x in self.extras if (most := x.most(s, ledger, move)) is not None]
+        moved = ledger.move_some(s, move, limits[0]) if limits else ledger.move_all(s, move, taken)
+        for extra in self.extras:
+            if taken is not None:
+                extra.left(s, ledger, source - taken, "revoke")
+            if move.to == RETIRED:
+                extra.left(s, ledger, moved, "retire")
+        return moved
+
+    def start(self, s: Draft, event: str, most: NatTerm | None, *, when: BoolTerm | None = None) -> None:
+        """New entries of the profile's own ledgers that this event starts: up to `most`, or any number."""
+        for ledger in self.ledgers.values():
+            if ledger.facts.created_by == event:
+                count = s.choose(f"{ledger.name}_new", high=most, meaning=ledger.facts.entry)
+                ledger.create(s, count if when is None else ite(when, count, nat(0)))
+
+    def reap_reaches_tiers(self, s: Draft, retired: Mapping[str, NatTerm]) -> None:
+        """What was retired is now part of the tier that it was copied to, with the weights that filled it."""
+        device, host = s.stale_device, s.stale_host
+        if "write_through" in retired:
+            copied = retired["write_through"] > 0
+            s.has_host = disj(s.has_host, copied)
+            s.stale_host = disj(s.stale_host, conj(copied, device))
+        if "prefetch" in retired:
+            read = retired["prefetch"] > 0
+            s.has_host = disj(s.has_host, read)
+            s.stale_host = disj(s.stale_host, conj(read, s.stale_storage))
+        if "load_back" in retired:
+            loaded = retired["load_back"] > 0
+            s.has_device = disj(s.has_device, loaded)
+            s.stale_device = disj(s.stale_device, conj(loaded, host))
