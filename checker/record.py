@@ -40,6 +40,11 @@ def read_record(path: Path) -> Record:
             text = stream.read(MAX_BYTES + 1)
     except OSError as error:
         raise RecordError(f"cannot read flight record {str(path)!r}: {error.strerror}") from error
+    return parsed_record(path, text)
+
+
+def parsed_record(path: Path, text: bytes) -> Record:
+    """The record that was read from a file. Raises RecordError."""
     if len(text) > MAX_BYTES:
         raise RecordError(f"{path}: larger than a flight record may be ({MAX_BYTES} bytes)")
     if not text.endswith(b"\n"):

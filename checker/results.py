@@ -46,6 +46,8 @@ class Result(msgspec.Struct, frozen=True):
     """For a stuck ledger: the engine's function that would have had to run."""
     kept: bool = False
     """Whether an earlier search had found it, kept with the profile; it was checked in full now."""
+    invariant: Sequence[str] = ()
+    """For a proof: what holds in every state that the spec can reach, and was proved with it; lemma by lemma."""
 
 
 class EngineInfo(msgspec.Struct, frozen=True):

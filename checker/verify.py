@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
+
 from checker import workers
 from checker.digest import spec_digest
 from checker.results import SCHEMA, EngineInfo, Report, Result, Trace, TraceStep, overall
@@ -141,9 +143,10 @@ def verify_configuration(
 
 def results_of(request: Request, bench: Workbench) -> list[Result]:
     """Every chosen property on one bench."""
+    from checker.spoken import Spoken  # noqa: PLC0415
     from spec.properties import chosen  # noqa: PLC0415
 
-    configuration, results = bench.configuration, []
+    configuration, results, spoken = bench.configuration, [], Spoken()
     for prop in chosen(request.properties):
         start = time.perf_counter()
         reason = bench.not_applicable(prop)
@@ -155,7 +158,11 @@ def results_of(request: Request, bench: Workbench) -> list[Result]:
             reason = "no claim of it has a meaning in this configuration"
             results.append(_plain(prop.id, configuration, Verdict.NOT_APPLICABLE, reason))
             continue
-        results.append(_result(bench, prop.id, decided, time.perf_counter() - start, request))
+        result = _result(bench, prop.id, decided, time.perf_counter() - start, request)
+        if result.verdict == Verdict.PROVED.value:
+            lemmas = [lemma for d in decided if d.proof for lemma in d.proof.lemmas]
+            result = msgspec.structs.replace(result, invariant=spoken.invariant(lemmas))
+        results.append(result)
     return results
 
 

@@ -21,11 +21,12 @@ from checker.options import (
     workers_option,
 )
 from checker.reporter import TerminalReporter
-from checker.verdict import Verdict, exit_code
+from checker.verdict import EXIT_REFUTED, Verdict, exit_code
 from spec.errors import QuiesceError
 from spec.profile import Profile, load_profile
 
 if TYPE_CHECKING:
+    from checker.report.playback import Playback
     from checker.results import Report
 
 
@@ -38,7 +39,7 @@ class AlreadyVerifiedError(QuiesceError):
 
 
 @click.command()
-@click.argument("file", metavar="[RESULT.json]", required=False)
+@click.argument("file", metavar="[FILE]", required=False)
 @click.option(
     "-o", "--output", default="report.html", show_default=True, metavar="FILE", help="The page, one file of HTML."
 )
@@ -54,8 +55,9 @@ class AlreadyVerifiedError(QuiesceError):
 def report(ctx: click.Context, /, file: str | None, output: str, **options: Any) -> None:  # noqa: ANN401 - as `verify` has
     """Write a page to read: the table, every counterexample step by step, the proofs, the facts.
 
-    RESULT.json is an answer of `checker verify --json`, or - for stdin. Without it, verify first. The exit code is that
-    of `verify`.
+    FILE is an answer of `checker verify --json`, a flight record of an engine (QUIESCE_RECORD), a trace of `checker
+    export --itf`, or - for stdin. Without it, verify first. The exit code is that of `verify`; of a record or trace it
+    is 1, since that tells a violation.
     """
     try:
         from checker.report.render import html  # noqa: PLC0415 - the help needs none of this
@@ -64,27 +66,35 @@ def report(ctx: click.Context, /, file: str | None, output: str, **options: Any)
     from checker.report.files import check_writable, write  # noqa: PLC0415
     from checker.report.page import page  # noqa: PLC0415
     from checker.report.places import source_of_engine  # noqa: PLC0415
+    from checker.report.playback import Playback  # noqa: PLC0415
 
     check_writable(output)
     reporter = TerminalReporter()
     found, profile = _given(ctx, file, options) if file is not None else _verified(reporter, options)
+    if isinstance(found, Playback):
+        write(output, html(found))
+        reporter.result(f"{output}: {found.title}")
+        ctx.exit(EXIT_REFUTED)
     write(output, html(page(found, source_of_engine(found.engine), profile)))
     reporter.result(f"{output}: {found.verdict}")
     ctx.exit(exit_code(Verdict(found.verdict)))
 
 
-def _given(ctx: click.Context, file: str, options: dict[str, Any]) -> tuple[Report, Profile | None]:
-    from checker.report.load import load  # noqa: PLC0415
+def _given(ctx: click.Context, file: str, options: dict[str, Any]) -> tuple[Report | Playback, Profile | None]:
+    from checker.report.kinds import opened  # noqa: PLC0415
+    from checker.report.load import read  # noqa: PLC0415
+    from checker.report.playback import Playback  # noqa: PLC0415
 
     given = [name for name in options if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT]
-    if extra := [name for name in given if name != "profile"]:
-        flags = {p.name: p.opts[0] for p in ctx.command.params}
-        raise AlreadyVerifiedError(
-            f"{file!r} is verified already; it cannot go with {', '.join(flags[n] for n in extra)}"
-        )
-    found = load(file)
-    name = options["profile"]
-    return found, load_profile(name).with_remedies(found.engine.remedies) if name is not None else None
+    flags = {p.name: p.opts[0] for p in ctx.command.params}
+    if extra := [flags[name] for name in given if name != "profile"]:
+        raise AlreadyVerifiedError(f"{file!r} is verified already; it cannot go with {', '.join(extra)}")
+    found, name = opened(file, read(file)), options["profile"]
+    if name is None:
+        return found, None
+    if isinstance(found, Playback):
+        raise AlreadyVerifiedError(f"{file!r} is a {found.kind}, of what happened; it cannot go with --profile")
+    return found, load_profile(name).with_remedies(found.engine.remedies)
 
 
 def _verified(reporter: TerminalReporter, options: dict[str, Any]) -> tuple[Report, Profile]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -15,6 +17,8 @@ from spec.errors import QuiesceError
 LIMIT = 64 * 1024 * 1024
 _VERDICTS = [v.value for v in Verdict]
 _NEEDED = ("mode", "storage")
+_BYTE = re.compile(r"\(byte (\d+)\)")
+Form = TypeVar("Form")
 
 
 class ResultFileError(QuiesceError):
@@ -27,28 +31,43 @@ class ResultFileError(QuiesceError):
 
 def load(path: str) -> Report:
     """The report in a file; `-` is stdin. Raises ResultFileError."""
-    try:
-        data = _read(path)
-        report = msgspec.json.decode(data, type=Report)
-    except (OSError, ValueError) as error:
-        raise ResultFileError(path, getattr(error, "strerror", None) or str(error)) from error
-    except RecursionError as error:
-        raise ResultFileError(path, "nested too deep") from error
+    return parsed(path, read(path))
+
+
+def parsed(path: str, data: bytes) -> Report:
+    """The report that was read from a file. Raises ResultFileError."""
+    report = decoded(path, data, Report)
     problem = next(_problems(report), None)
     if problem:
         raise ResultFileError(path, problem)
     return report
 
 
-def _read(path: str) -> bytes:
-    if path == "-":
-        data = sys.stdin.buffer.read(LIMIT + 1)
-    else:
-        with Path(path).open("rb") as file:
-            data = file.read(LIMIT + 1)
+def read(path: str) -> bytes:
+    """What is in a file; `-` is stdin. Raises ResultFileError."""
+    try:
+        if path == "-":
+            data = sys.stdin.buffer.read(LIMIT + 1)
+        else:
+            with Path(path).open("rb") as file:
+                data = file.read(LIMIT + 1)
+    except (OSError, ValueError) as error:
+        raise ResultFileError(path, getattr(error, "strerror", None) or str(error)) from error
     if len(data) > LIMIT:
-        raise ValueError(f"more than {LIMIT // 1024 // 1024} MiB")
+        raise ResultFileError(path, f"more than {LIMIT // 1024 // 1024} MiB")
     return data
+
+
+def decoded(path: str, data: bytes, form: type[Form]) -> Form:
+    """JSON of this form. Raises ResultFileError, with the line where the JSON itself is wrong."""
+    try:
+        return msgspec.json.decode(data, type=form)
+    except ValueError as error:
+        byte = _BYTE.search(str(error))
+        line = f", line {data[: int(byte[1])].count(10) + 1}" if byte else ""
+        raise ResultFileError(path, f"{error}{line}") from error
+    except RecursionError as error:
+        raise ResultFileError(path, "nested too deep") from error
 
 
 def _problems(report: Report) -> Iterator[str]:

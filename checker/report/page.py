@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -19,7 +19,8 @@ from checker.results import Report, Result, TraceStep
 from checker.story import changes, ending, sentence
 from spec.profile import Profile
 
-_LANES = ("client", "trainer", "tokenizer", "scheduler", "device", "storage")
+LANES = ("client", "trainer", "tokenizer", "scheduler", "device", "storage")
+_NAME = re.compile(r"[a-z][a-z_]*")
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ class Counterexample:
     charts: Sequence[Chart]
     stays: bool
     ending: Sequence[str]
+    mark: str = "repeats for ever"
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,8 @@ class Proof:
     methods: str
     reason: str
     ranks: Sequence[Sequence[tuple[str, str]]]
+    invariant: Sequence[str]
+    where: str
     configurations: Sequence[str]
 
 
@@ -99,6 +103,8 @@ class Page:
     table: Table
     counterexamples: Sequence[Counterexample]
     proofs: Sequence[Proof]
+    names: Sequence[tuple[str, str]]
+    """The variables of the invariants, in words."""
     open: Sequence[Open]
     facts: Sequence[Section]
     no_facts: str
@@ -123,6 +129,7 @@ def page(report: Report, source: Source, given: Profile | None = None) -> Page:
         table=table(report, said, targets),
         counterexamples=[_counterexample(f"c{i}", c, said, lanes, source) for i, c in enumerate(wrong, 1)],
         proofs=[_proof(f"p{i}", c, said) for i, c in enumerate(right, 1)],
+        names=_names(case.telling for case in right),
         open=[_open(c) for c in cases(report.results, "unknown", "bounded", "not-applicable")],
         facts=sections(profile, source) if isinstance(profile, Profile) else [],
         no_facts="" if isinstance(profile, Profile) else profile,
@@ -134,7 +141,7 @@ def _lanes(wrong: Sequence[Case]) -> list[str]:
     traces = [case.telling.trace for case in wrong]
     actors = dict.fromkeys(step.actor for trace in traces if trace for step in trace.steps)
     # The lanes that a reader expects are there even where nothing happens in them.
-    return [*(_LANES if actors else ()), *(a for a in actors if a not in _LANES)]
+    return [*(LANES if actors else ()), *(a for a in actors if a not in LANES)]
 
 
 def _counterexample(
@@ -196,7 +203,23 @@ def _proof(id_: str, case: Case, said: Mapping[str, str]) -> Proof:
     result = case.telling
     methods = ", ".join(dict.fromkeys(r.method for r in case.results))
     told = [[(part, component(part)) for part in rank] for rank in ranks(result.reason)]
-    return Proof(id_, result.property, said[result.property], methods, result.reason, told, case.places)
+    return Proof(
+        id=id_,
+        property=result.property,
+        statement=said[result.property],
+        methods=methods,
+        reason=result.reason,
+        ranks=told,
+        invariant=result.invariant,
+        where=case.places[case.results.index(result)],
+        configurations=case.places,
+    )
+
+
+def _names(proved: Iterable[Result]) -> list[tuple[str, str]]:
+    """Every variable that an invariant speaks of, where it is known what it means."""
+    names = {name for result in proved for lemma in result.invariant for name in _NAME.findall(lemma)}
+    return [(name, meaning(name)) for name in sorted(names) if meaning(name)]
 
 
 def _open(case: Case) -> Open:

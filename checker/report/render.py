@@ -15,10 +15,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from checker.report.page import Page
+from checker.report.playback import Playback
 
 
-def html(page: Page) -> str:
-    """The file."""
+def html(page: Page | Playback) -> str:
+    """The file: of a verification, or of a flight record or trace."""
     environment = Environment(
         loader=PackageLoader("checker.report"),
         autoescape=True,
@@ -36,7 +37,7 @@ def html(page: Page) -> str:
             "form-action 'none'",
         )
     )
-    template = environment.get_template("report.html.j2")
+    template = environment.get_template("report.html.j2" if isinstance(page, Page) else "record.html.j2")
     text = template.render(
         page=page,
         style=style,

@@ -9,6 +9,8 @@ import pytest
 from harness import PROMPT, Engine, on, wait_until
 
 from checker.record import read_record
+from checker.report.flight import playback
+from checker.report.places import Source
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,6 +59,13 @@ def test_a_violation_leaves_one_record_that_tells_it(engine: Engine) -> None:
     assert str(PROMPT[:3]).strip("[]") not in path.read_text()
     assert all("rid" not in json.loads(line) for line in path.read_text().splitlines())
     assert engine.metrics().value("quiesce_trace_events_dropped_total") == 0
+
+    page = playback(found, Source())
+    assert page.stays
+    assert [chart.stuck for chart in page.charts if chart.ledger == "write_through"] == [True]
+    # The violation is said as soon as the region is entered, so the line that marks it is the last one.
+    assert [step.repeats for step in page.steps].index(True) == len(page.steps) - 1
+    assert "write_through" in next(known.value for known in page.known if known.name == "Holds the flush back")
 
     engine.rank.d2h.release()
     engine.continue_()

@@ -5,8 +5,11 @@ from contextlib import contextmanager
 
 import msgspec
 import pytest
+from flights import founding
 from strangers import hostile_report, made_up
 
+from checker.record import read_record
+from checker.report.flight import playback
 from checker.report.page import page as page_of
 from checker.report.places import Source, source_of_engine
 from checker.report.render import html
@@ -44,6 +47,15 @@ def few(report, tmp_path_factory):
     path = tmp_path_factory.mktemp("few") / "report.html"
     small = msgspec.structs.replace(report, results=[*kept, made_up("unknown")])
     path.write_text(html(page_of(small, source_of_engine(report.engine))), encoding="utf-8")
+    return path.as_uri()
+
+
+@pytest.fixture(scope="module")
+def flight(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("flight")
+    record = read_record(founding(folder / "records", before=100))
+    path = folder / "record.html"
+    path.write_text(html(playback(record, Source())), encoding="utf-8")
     return path.as_uri()
 
 
@@ -108,6 +120,44 @@ def test_without_javascript_every_step_and_state_can_be_read(browser, url):
         state.locator("summary").click()
         assert state.locator("dl").is_visible()
         assert page.locator("#c1 svg").first.is_visible()
+
+
+def test_a_flight_record_is_played_line_by_line(browser, flight):
+    with opened(browser, flight) as page:
+        lines, output = page.locator(".step").count(), page.locator("output")
+        assert output.inner_text() == f"1 / {lines}"
+        page.locator("input").focus()
+        page.keyboard.press("End")
+        assert output.inner_text() == f"{lines} / {lines}"
+        assert page.locator(".now .stuck dt").inner_text() == "write_through_submitted stuck"
+        page.locator("svg").first.click(position={"x": 2, "y": 10})
+        assert output.inner_text() == f"1 / {lines}"
+        assert "nothing that this pause still does" in page.locator(".step").last.inner_text()
+        assert page.locator(".ending").inner_text().startswith("Stuck: the flush that is wanted can never be granted")
+
+
+@pytest.mark.parametrize(("size", "scheme"), [(DESK, "light"), (DESK, "dark"), (PHONE, "light")])
+def test_axe_core_finds_nothing_in_a_flight_record(browser, tmp_path, size, scheme):
+    path = tmp_path / "record.html"
+    path.write_text(html(playback(read_record(founding(tmp_path / "records")), Source())), encoding="utf-8")
+    with opened(browser, path.as_uri(), size, color_scheme=scheme) as page:
+        found = axe.Axe().run(page)
+        assert found.violations_count == 0, found.generate_report()
+
+
+@pytest.mark.parametrize("width", [320, 768, 1280])
+def test_a_flight_record_does_not_scroll_sideways(browser, flight, width):
+    with opened(browser, flight, {"width": width, "height": 800}) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_invariant_of_a_proof_can_be_read(browser, url):
+    with opened(browser, url, java_script_enabled=False) as page:
+        proof = page.locator(".proof", has_text="requests-conserved").first
+        proof.locator(".invariant summary").click()
+        assert proof.locator(".invariant li").all_inner_texts() == ["arrived = waiting + running + answered"]
+        page.locator(".names summary").click()
+        assert "requests that ever arrived" in page.locator(".names").inner_text()
 
 
 @pytest.mark.parametrize(("size", "scheme"), [(DESK, "light"), (DESK, "dark"), (PHONE, "light")])

@@ -77,7 +77,7 @@ def test_each_result_has_its_cell(report, text):
 
 
 def test_it_is_small_and_needs_nothing_else(text):
-    assert len(text.encode()) < 150_000
+    assert len(text.encode()) < 170_000
     for tag, attributes in Tags(text).tags:
         assert tag not in {"link", "iframe", "object", "img", "base"}
         assert not {"src", "style", "srcset"} & set(attributes)
@@ -247,3 +247,30 @@ def test_without_jinja_it_says_what_to_install(result_file):
     )
     assert done.returncode == 2
     assert "pip install 'quiesce[report]'" in done.stderr
+
+
+def test_a_proof_shows_its_rank_and_its_invariant(report, text):
+    (found,) = [
+        r for r in report.results if r.property == "requests-conserved" and r.configuration["storage"] == "none"
+    ]
+    assert found.invariant == ["arrived = waiting + running + answered"]
+    shown = Tags(text).text
+    proved = [r for r in report.results if r.verdict == "proved" and r.invariant]
+    assert len(proved) > 5
+    shown_lemmas = {lemma for p in page(report, Source()).proofs for lemma in p.invariant}
+    assert all(lemma in shown for lemma in shown_lemmas)
+    assert "arrived requests that ever arrived" in shown
+
+
+def test_only_a_proof_has_an_invariant(report):
+    assert not [r for r in report.results if r.verdict != "proved" and r.invariant]
+
+
+def test_a_result_of_before_there_were_invariants_is_read(tmp_path, report):
+    old = msgspec.to_builtins(report)
+    for result in old["results"]:
+        del result["invariant"]
+    path = tmp_path / "OLD.json"
+    path.write_bytes(msgspec.json.encode(old))
+    shown = html(page(load(str(path)), Source()))
+    assert "With an invariant" not in shown
