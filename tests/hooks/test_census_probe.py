@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -18,6 +19,7 @@ from engine_hooks.monitor_text import NEEDS
 from engine_hooks.observation import Rank
 from engine_hooks.settings import CensusOptions, Settings
 from engine_hooks.sglang.census_probe import CensusProbe
+from engine_hooks.sglang.plugin import _census_options
 from engine_hooks.sglang.probes_session import Session, Sources
 from engine_hooks.sglang.probes_state import EngineKind, StateReader
 
@@ -202,6 +204,90 @@ def pools(**changes: object) -> SimpleNamespace:
         "waiting_queue": [],
     }
     return SimpleNamespace(**(fields | changes))
+
+
+def test_a_setting_that_cannot_be_read_leaves_out_the_census_only(caplog: pytest.LogCaptureFixture) -> None:
+    assert _census_options(Settings(census="never")) == CensusOptions(on=False)
+    assert (
+        "QUIESCE_CENSUS='never' is not valid; valid: on, off, or a number of batches; no census is taken" in caplog.text
+    )
+    assert _census_options(Settings(census="9")) == CensusOptions(passes=9)
+
+
+class Flat:
+    """Stands for SGLang's allocator of single slots."""
+
+
+class Paged(Flat):
+    """Stands for its allocator of pages."""
+
+
+class Tree:
+    """Stands for SGLang's tree."""
+
+    def __init__(self, *, swa: bool = False, page_size: int = 2) -> None:
+        self.page_size = page_size
+        self._swa = swa
+
+    def supports_swa(self) -> bool:
+        return self._swa
+
+    def supports_mamba(self) -> bool:
+        return False
+
+
+class Sharded(Paged):
+    """Some subclass of an allocator, which holds pages that are not in its free list."""
+
+
+class OtherTree(Tree):
+    """Some subclass of the tree."""
+
+
+def plain_engine(**changes: object) -> SimpleNamespace:
+    allocator = Paged()
+    allocator.page_size = 2
+    return scheduler(**({"token_to_kv_pool_allocator": allocator, "tree_cache": Tree()} | changes))
+
+
+def allocator_of(kind: type[Flat], page_size: int) -> Flat:
+    made = kind()
+    made.page_size = page_size
+    return made
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, None),
+        ({"token_to_kv_pool_allocator": allocator_of(Sharded, 2)}, "the allocator is a Sharded"),
+        ({"tree_cache": OtherTree()}, "the tree is a OtherTree"),
+        ({"tree_cache": Tree(swa=True)}, "the tree has other components than full attention"),
+        ({"tree_cache": Tree(page_size=4)}, "pages of the allocator have 2 tokens, those of the tree 4"),
+        (
+            {"disaggregation_mode": SimpleNamespace(value="decode")},
+            "a decode worker holds pages in its transfer queues",
+        ),
+        ({"enable_pdmux": True}, "pages are held by split prefill batches"),
+        ({"enable_overlap_mlx": True}, "pages are held by pending MLX jobs"),
+        ({"enable_hisparse": True}, "pages are held by HiSparse"),
+        ({"dllm_config": object()}, "pages are held by diffusion staging"),
+    ],
+)
+def test_an_engine_with_other_owners_of_pages_is_not_counted(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], reason: str | None
+) -> None:
+    from engine_hooks.sglang.census_pools import unread  # noqa: PLC0415 - imports torch
+
+    for name, module in {
+        "sglang.srt.mem_cache.allocator": SimpleNamespace(
+            PagedTokenToKVPoolAllocator=Paged, TokenToKVPoolAllocator=Flat
+        ),
+        "sglang.srt.mem_cache.unified_radix_cache": SimpleNamespace(UnifiedRadixCache=Tree),
+    }.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    assert unread(plain_engine(**changes), 1) == reason
+    assert unread(plain_engine(), 2) == "pages are held by microbatches"
 
 
 def request(row: int | None, shared: int = 0, end: int = 3, *, beams: object = None) -> SimpleNamespace:
