@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
 import subprocess
 import sys
@@ -266,3 +267,24 @@ def test_the_wheel_holds_no_standin_at_its_top_level(tmp_path: Path) -> None:
     testbed = "engine_hooks/sglang/testbed"
     assert f"{testbed}/standins/kernels/sgl_kernel/__init__.py" in names
     assert f"{testbed}/standins/vision/torchvision/__init__.py" in names
+
+
+@pytest.mark.parametrize(
+    ("config", "kept"),
+    [
+        ('{"architectures": ["Qwen3ForCausalLM"]}', {"qwen3"}),
+        ('{"architectures": ["LlamaForCausalLM"]}', None),
+        (None, None),
+    ],
+)
+def test_only_the_tiny_model_keeps_other_models_from_being_imported(
+    tmp_path: Path, config: str | None, kept: set[str] | None
+) -> None:
+    if config is not None:
+        (tmp_path / "config.json").write_text(config)
+    package = importlib.util.find_spec("sglang")
+    assert package is not None
+    (folder,) = package.submodule_search_locations or [""]
+    every = {path.stem for path in (Path(folder) / "srt" / "models").glob("*.py")} - {"__init__"}
+    variable = launch.other_models(tmp_path).get("SGLANG_DISABLED_MODEL_ARCHS")
+    assert (None if variable is None else every - set(variable.split(","))) == kept

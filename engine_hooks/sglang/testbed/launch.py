@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.machinery
+import importlib.util
+import json
 import os
+import pkgutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +22,8 @@ STORAGE_VARIABLE = "SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR"
 _STANDINS = Path(__file__).parent / "standins"
 # One folder a package: each goes on the path only where the real package is absent.
 _PACKAGES = {"sgl_kernel": _STANDINS / "kernels", "torchvision": _STANDINS / "vision"}
+# The class of `tinymodel`, and the module of SGLang that has it.
+_TINY_CLASS, _TINY_MODULE = "Qwen3ForCausalLM", "qwen3"
 TEST_PACKAGES = {"datasets": _STANDINS / "testing"}
 """What SGLang's own test helpers import besides; for the process that runs tests, never an engine's."""
 
@@ -64,6 +69,20 @@ def environment(control: Path, *, storage: Path | None = None, ranks: int = 1) -
     if storage is not None:
         variables[STORAGE_VARIABLE] = str(storage)
     return variables
+
+
+def other_models(model: Path) -> dict[str, str]:
+    """The variable that keeps SGLang from importing its 250 model files for the tiny model, which needs one of them.
+
+    Empty for any other model: which file it needs is known only after they are imported
+    (`sglang/srt/models/registry.py:import_model_classes`). That import is a good part of a start.
+    """
+    config, package = model / "config.json", importlib.util.find_spec("sglang")
+    if package is None or not config.is_file() or json.loads(config.read_text()).get("architectures") != [_TINY_CLASS]:
+        return {}
+    folders = [str(Path(folder) / "srt" / "models") for folder in package.submodule_search_locations or ()]
+    others = [m.name for m in pkgutil.iter_modules(folders) if not m.ispkg and m.name != _TINY_MODULE]
+    return {"SGLANG_DISABLED_MODEL_ARCHS": ",".join(others)}
 
 
 def prepare_this_process(control: Path, *, storage: Path | None = None, ranks: int = 1) -> None:

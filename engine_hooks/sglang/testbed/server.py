@@ -127,6 +127,7 @@ class Server:
     def _environment(self) -> dict[str, str]:
         storage = self.storage if self.options.storage else None
         ours = launch.environment(self.control.directory, storage=storage, ranks=self.options.ranks)
+        ours |= launch.other_models(self.options.model)
         return dict(os.environ) | ours | dict(self.options.environment)
 
     def _wait_until_up(self) -> None:
