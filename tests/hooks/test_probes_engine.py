@@ -74,6 +74,7 @@ def audited(tmp_path: Path, model: Path, remedies: str, **arguments: object) -> 
     environment = {
         "QUIESCE": "observe",
         "QUIESCE_REMEDIES": remedies,
+        "QUIESCE_CENSUS": "1",
         "QUIESCE_STATUS_DIR": str(tmp_path / "status"),
         "QUIESCE_TEST_AUDIT": str(folder),
         "PYTHONPATH": os.pathsep.join([audit, *launch.standin_paths()]),
@@ -155,16 +156,19 @@ def test_every_observation_is_what_the_engine_says(
             assert all(c.result(_WAIT) for c in clients)
         shown = metrics(server)
         violated = series(server, "quiesce_violations_total")
+        checked = series(server, "quiesce_checks_total")
         applied = series(server, "quiesce_hook_applied")
         status = [json.loads(file.read_text()) for file in (tmp_path / "status").iterdir()]
     (audit,) = audits(options)
-    print(audit["seen"], violated)  # noqa: T201 - shown by pytest -s, the record of what the run covered
+    print(audit["seen"], violated, checked)  # noqa: T201 - shown by pytest -s, the record of what the run covered
     assert audit["differences"] == []
     assert audit["seen"]["observations"] > 1000
     assert met(options), audit["seen"]
     assert applied == dict.fromkeys(applied, 1)
     never = {"flush-only-when-quiescent", "idle-is-true", "no-forward-while-paused", "no-new-lookup-while-paused"}
+    never |= {"pages-conserved"}
     assert {p: violated[p] for p in never} == dict.fromkeys(never, 0)
+    assert checked["pages-conserved"] > 50
     if remedies:
         assert violated["paused-flush-succeeds"] == 0
     assert shown["quiesce_check_duration_seconds_count", "0", "0", "0"] > 0
