@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING
 import click
 
 from checker.alerts.command import rules
+from checker.completion import completion, files, names
+from checker.completion import folders as folder_names
 from checker.doctor.command import doctor
 from checker.export.command import export
+from checker.guide import add_examples, after_explain, after_verify
 from checker.interrupts import end_at_interrupts, raise_interrupts
 from checker.mutate.command import mutate
 from checker.options import (
@@ -111,6 +114,7 @@ main.add_command(doctor)
 main.add_command(export)
 main.add_command(mutate)
 main.add_command(report_command)
+main.add_command(completion)
 
 
 @main.command()
@@ -124,9 +128,16 @@ main.add_command(report_command)
 @seed_option
 @anew_option
 @workers_option
-@click.option("--certificates", metavar="FOLDER", help="Write a certificate for each proof below FOLDER.")
-@click.option("--sarif", metavar="FILE", help="Also write what is refuted or unknown as SARIF 2.1.0.")
-@click.option("--junit", metavar="FILE", help="Also write each result as a JUnit test case.")
+@click.option(
+    "--certificates",
+    metavar="FOLDER",
+    help="Write a certificate for each proof below FOLDER.",
+    shell_complete=folder_names,
+)
+@click.option(
+    "--sarif", metavar="FILE", help="Also write what is refuted or unknown as SARIF 2.1.0.", shell_complete=files
+)
+@click.option("--junit", metavar="FILE", help="Also write each result as a JUnit test case.", shell_complete=files)
 @click.pass_context
 def verify(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by name
     ctx: click.Context,
@@ -158,16 +169,18 @@ def verify(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by
     request = Request(chosen, source, properties, loops, modes, seed, certificates=folder, anew=anew, **extra)
     withdraw(request)
     reporter = TerminalReporter()
+    reporter.working(f"verifying {chosen.name} …")
     report = run(request, partial(kept, reporter))
     end_at_interrupts()
     reporter.finish()
     formats.write(report, chosen)
     say(reporter, report, as_json=as_json)
+    reporter.next(after_verify(report))
     ctx.exit(exit_code(Verdict(report.verdict)))
 
 
 @main.command()
-@click.argument("property_id", metavar="PROPERTY")
+@click.argument("property_id", metavar="PROPERTY", shell_complete=names("property"))
 @profile_option
 @engine_option
 @remedy_option
@@ -198,6 +211,7 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed b
 
     chosen = chosen_profile(profile, engine, remedies)
     reporter = TerminalReporter()
+    reporter.working(f"deciding {property_id} …")
     report = run(Request(chosen, source_of(chosen), (property_id,), loops, modes, seed, anew=anew), reporter.progress)
     reporter.finish()
     answer = explanation(report)
@@ -206,11 +220,12 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed b
     else:
         for line in told(answer):
             reporter.result(line)
+    reporter.next(after_explain(report, chosen))
     ctx.exit(exit_code(Verdict(report.verdict)))
 
 
 @main.command()
-@click.argument("folders", nargs=-1, required=True, metavar="FOLDER...")
+@click.argument("folders", nargs=-1, required=True, metavar="FOLDER...", shell_complete=folder_names)
 @click.pass_context
 def certify(ctx: click.Context, folders: tuple[str, ...]) -> None:
     """Re-check certificates with cvc5, in a fresh process. A FOLDER is a certificate, or holds some."""
@@ -223,6 +238,9 @@ def certify(ctx: click.Context, folders: tuple[str, ...]) -> None:
         found += map(str, inside or [folder])
     code = in_another_process("checker.certify", found)
     ctx.exit(code if code in (0, EXIT_USAGE, EXIT_UNKNOWN) else EXIT_INTERNAL)
+
+
+add_examples(main)
 
 
 def in_another_process(module: str, arguments: Sequence[str]) -> int:

@@ -7,19 +7,48 @@ from importlib.metadata import PackageNotFoundError, version
 
 import click
 
+from checker.completion import names
 from spec.errors import QuiesceError, UnknownNameError
 from spec.profile import DEFAULT_PROFILE, Profile, bundled_path, bundled_profiles, load_profile
 
 _INSTALL_ENGINE = "make test (it sets up the pinned engine), or: pip install sglang==0.5.23"
 
-profile_option = click.option("--profile", metavar="NAME", help="A bundled profile, or the path of a TOML file.")
-engine_option = click.option("--engine", metavar="installed", help="Take the profile of the installed engine.")
-remedy_option = click.option(
-    "--remedy", "remedies", multiple=True, metavar="NAME", help="Lay a remedy over it; or `all`."
+profile_option = click.option(
+    "--profile",
+    metavar="NAME",
+    help="A bundled profile, or the path of a TOML file.",
+    # Before the other options, whose names are those of this profile.
+    is_eager=True,
+    shell_complete=names("profile"),
 )
-property_option = click.option("--property", "properties", multiple=True, metavar="ID", help="Only this property.")
-loop_option = click.option("--loop", "loops", multiple=True, metavar="NAME", help="Only this event loop.")
-mode_option = click.option("--mode", "modes", multiple=True, metavar="NAME", help="Only this pause mode.")
+engine_option = click.option(
+    "--engine",
+    metavar="installed",
+    help="Take the profile of the installed engine.",
+    shell_complete=names("engine"),
+)
+remedy_option = click.option(
+    "--remedy",
+    "remedies",
+    multiple=True,
+    metavar="NAME",
+    help="Lay a remedy over it; or `all`.",
+    shell_complete=names("remedy"),
+)
+property_option = click.option(
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="ID",
+    help="Only this property.",
+    shell_complete=names("property"),
+)
+loop_option = click.option(
+    "--loop", "loops", multiple=True, metavar="NAME", help="Only this event loop.", shell_complete=names("loop")
+)
+mode_option = click.option(
+    "--mode", "modes", multiple=True, metavar="NAME", help="Only this pause mode.", shell_complete=names("mode")
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Results as JSON on stdout.")
 seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For the solver.")
 anew_option = click.option("--anew", is_flag=True, help="Search for everything; use no kept proofs and runs.")

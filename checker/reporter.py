@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from checker.streams import visible
@@ -48,6 +49,17 @@ class TerminalReporter:
         """One line to stderr."""
         self._clear()
         sys.stderr.write(text + "\n")
+
+    def working(self, text: str) -> None:
+        """What takes a while, until there is something to say of it."""
+        if self._live:
+            self._steer(f"\r\x1b[K{visible(text)[:100]}")
+
+    def next(self, steps: Iterable[str]) -> None:
+        """What to do next, for the person at the terminal; a script is told nothing."""
+        if self._live:
+            for step in steps:
+                self.note(f"next: {visible(step)}")
 
     def progress(self, done: int, configurations: int, result: Result) -> None:
         """A status line that overwrites itself."""

@@ -79,6 +79,8 @@ engine)
   command -v prometheus-alertmanager >/dev/null || need+=(prometheus-alertmanager)
   # The report is opened in a real browser; playwright's own cannot be had here.
   command -v chromium >/dev/null || need+=(chromium)
+  # Completion is tested in the shells themselves.
+  command -v zsh >/dev/null || need+=(zsh)
   if ! "$venv/bin/python" - <<'P'; then
 import os, sys, sysconfig
 sys.exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")))

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from checker.completion import files, names
+from checker.guide import after_export
 from checker.options import chosen_profile, engine_option, profile_option, property_option, remedy_option
 from checker.reporter import TerminalReporter
 from spec.errors import QuiesceError
@@ -34,12 +36,27 @@ class FormatError(QuiesceError):
 @profile_option
 @engine_option
 @remedy_option
-@click.option("--loop", metavar="NAME", help="The event loop; the profile's first by default.")
-@click.option("--mode", metavar="NAME", help="The pause mode; the profile's first by default.")
-@click.option("--storage", metavar="NAME", help="The storage tier; the profile's first by default.")
+@click.option(
+    "--loop",
+    metavar="NAME",
+    help="The event loop; the profile's first by default.",
+    shell_complete=names("loop"),
+)
+@click.option(
+    "--mode",
+    metavar="NAME",
+    help="The pause mode; the profile's first by default.",
+    shell_complete=names("mode"),
+)
+@click.option(
+    "--storage",
+    metavar="NAME",
+    help="The storage tier; the profile's first by default.",
+    shell_complete=names("storage"),
+)
 @property_option
 @click.option("--bound", type=click.IntRange(1, 100), default=2, show_default=True, help="For --promela: of counters.")
-@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout.")
+@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout.", shell_complete=files)
 def export(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by name
     formats: tuple[str, ...],
     profile: str | None,
@@ -62,14 +79,18 @@ def export(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by
         raise FormatError("name one format: --tla, --promela or --itf")
     chosen = chosen_profile(profile, engine, remedies)
     selection = Selection(chosen, configuration(chosen, loop, mode, storage), tuple(dict.fromkeys(properties)))
+    reporter = TerminalReporter()
+    reporter.working(f"{selection.title} …")
     text = _text(formats[0], selection, bound)
+    reporter.finish()
     if output is None:
-        TerminalReporter().data(text.rstrip("\n"))
+        reporter.data(text.rstrip("\n"))
         return
     try:
         Path(output).write_text(text, encoding="utf-8")
     except OSError as error:
         raise OutputError(f"cannot write {output!r}: {error}") from error
+    reporter.next(after_export(formats[0], output))
 
 
 def _text(wanted: str, selection: Selection, bound: int) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from checker.completion import files
 from checker.options import (
     chosen_profile,
     engine_option,
@@ -39,9 +40,15 @@ class AlreadyVerifiedError(QuiesceError):
 
 
 @click.command()
-@click.argument("file", metavar="[FILE]", required=False)
+@click.argument("file", metavar="[FILE]", required=False, shell_complete=files)
 @click.option(
-    "-o", "--output", default="report.html", show_default=True, metavar="FILE", help="The page, one file of HTML."
+    "-o",
+    "--output",
+    default="report.html",
+    show_default=True,
+    metavar="FILE",
+    help="The page, one file of HTML.",
+    shell_complete=files,
 )
 @profile_option
 @engine_option
@@ -74,9 +81,11 @@ def report(ctx: click.Context, /, file: str | None, output: str, **options: Any)
     if isinstance(found, Playback):
         write(output, html(found))
         reporter.result(f"{output}: {found.title}")
+        reporter.next([f"open {output} in a browser"])
         ctx.exit(EXIT_REFUTED)
     write(output, html(page(found, source_of_engine(found.engine), profile)))
     reporter.result(f"{output}: {found.verdict}")
+    reporter.next([f"open {output} in a browser"])
     ctx.exit(exit_code(Verdict(found.verdict)))
 
 
@@ -105,6 +114,7 @@ def _verified(reporter: TerminalReporter, options: dict[str, Any]) -> tuple[Repo
     profile = chosen_profile(options["profile"], options["engine"], options["remedies"])
     extra = {"workers": options["workers"]} if options["workers"] else {}
     wanted = (options["properties"], options["loops"], options["modes"])
+    reporter.working(f"verifying {profile.name} …")
     found = verify(Request(profile, source_of(profile), *wanted, options["seed"], **extra), partial(kept, reporter))
     end_at_interrupts()
     reporter.finish()

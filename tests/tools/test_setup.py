@@ -49,7 +49,7 @@ class Machine:
         shutil.copy(ROOT / "tools" / "setup.sh", root / "tools")
         (root / "stand_in.py").write_text(STAND_IN, encoding="utf-8")
         self.program("id", "echo 0")
-        for name in ("g++", "ninja", "promtool", "prometheus-alertmanager", "chromium", "spin"):
+        for name in ("g++", "ninja", "promtool", "prometheus-alertmanager", "chromium", "zsh", "spin"):
             self.program(name, "")
         self.program("apt-get", f'echo "apt-get $*" >> "{self.log}"')
 
