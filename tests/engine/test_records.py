@@ -30,7 +30,8 @@ def test_a_violation_leaves_one_record_that_tells_it(engine: Engine) -> None:
     engine.rank.d2h.hold()
     stream = engine.generate(PROMPT, 100)
     engine.rank.d2h.wait_in_flight()
-    stream.wait_tokens(1)
+    # Of running passes not each one is observed.
+    stream.wait_tokens(30)
     engine.pause("retract")
     engine.wait_metric(1, "quiesce_paused", process="scheduler")
     engine.wait_passes(100)
