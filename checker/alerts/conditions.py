@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from checker.alerts import names
-from checker.alerts.model import WITHOUT_RANKS, Alert, Case, Recording, Settings, recent_events, series
+from checker.alerts.durations import Durations, spoken, written
+from checker.alerts.model import WITHOUT_RANKS, Alert, Case, Recording, event_step, recent_events, series
 
 PAUSED = "instance:quiesce_paused_seconds:max"
 UPDATING = "instance:quiesce_update_seconds:max"
@@ -24,19 +26,20 @@ def recordings() -> tuple[Recording, ...]:
         Recording(PAUSED, f"max {WITHOUT_RANKS} ((time() - quiesce_pause_start_timestamp_seconds) * quiesce_paused)"),
         Recording(UPDATING, f"max {WITHOUT_RANKS} ((time() - {start}) * ({start} > bool 0))"),
         Recording(OLDEST, f"max {WITHOUT_RANKS} ((time() - {oldest}) * ({oldest} > bool 0))"),
-        Recording(CHECK, f"histogram_quantile(0.99, sum {WITHOUT_RANKS} ({buckets}))"),
+        # The slowest rank, since all wait for it; summed, one slow rank of many would not be seen.
+        Recording(CHECK, f"max {WITHOUT_RANKS} (histogram_quantile(0.99, {buckets}))"),
     )
 
 
-def conditions(settings: Settings) -> Iterator[Alert]:
+def conditions(durations: Durations) -> Iterator[Alert]:
     """These alerts, the most urgent first."""
     yield _cannot_succeed()
-    yield _blocked(settings)
-    yield _paused(settings)
-    yield _pending(settings)
-    yield _failed(settings)
-    yield _ranks_differ(settings)
-    yield _versions(settings)
+    yield _blocked(durations)
+    yield _paused(durations)
+    yield _pending(durations)
+    yield _failed(durations)
+    yield _ranks_differ(durations)
+    yield _versions(durations)
 
 
 def _cannot_succeed() -> Alert:
@@ -60,86 +63,115 @@ def _cannot_succeed() -> Alert:
     )
 
 
-def _blocked(settings: Settings) -> Alert:
-    mine = series("flush_blocked", ledger="write_through")
+def _blocked(durations: Durations) -> Alert:
+    mine, second = (series("flush_blocked", rank, ledger="write_through") for rank in (0, 1))
+    fires = {"ledger": "write_through"}
     return Alert(
         name=names.BLOCKED,
         severity="warning",
         group=_GROUP,
-        wait=settings.settle,
+        wait=durations.settle,
         expr=f"max {WITHOUT_RANKS} (quiesce_flush_blocked) == 1",
         summary="{{ $labels.instance }}: {{ $labels.ledger }} holds a flush back.",
         description="A flush is wanted and {{ $labels.ledger }} has held it back"
-        f" for longer than {settings.settle}.",
+        f" for longer than {written(durations.settle)}.",
         cases=(
-            Case("blocked for 3 min", {mine: "0x13 1x10"}, fires={"ledger": "write_through"}),
-            Case("blocked for 1 min", {mine: "0x17 1x6"}),
+            Case("blocked for longer", {mine: "0x13 1x10"}, fires=fires),
+            Case("one of two ranks", {mine: "0x22", second: "0x13 1x10"}, fires=fires),
+            Case("blocked for half of it", {mine: "0x17 1x6"}),
             Case("blocked, granted, blocked again", {mine: "1x15 0 1x6"}),
         ),
-    )  # fmt: skip
+        step=_settle_step(durations),
+    )
 
 
-def _paused(settings: Settings) -> Alert:
-    paused, start = series("paused", process="scheduler"), series("pause_start_timestamp_seconds", process="scheduler")
-    front = series("paused", process="tokenizer"), series("pause_start_timestamp_seconds", process="tokenizer")
-    limit = settings.paused_seconds // 60
-    fires = {"process": "scheduler"}
-    scheduler, tokenizer = (f'{PAUSED}{{process="{name}"}} > {settings.paused_seconds}' for name in PROCESSES)
+def _settle_step(durations: Durations) -> float:
+    """Four steps are what may settle."""
+    return durations.settle / 4
+
+
+def _paused(durations: Durations) -> Alert:
+    limit = f"> {durations.paused}"
+    scheduler, tokenizer = (f'{PAUSED}{{process="{name}"}} {limit}' for name in PROCESSES)
+    said = spoken(durations.paused)
     return Alert(
         name=names.PAUSED,
         severity="warning",
         group=_GROUP,
-        wait="1m",
+        wait=durations.slack,
         # A pause of both processes is one; in mode abort the scheduler is told nothing.
-        expr=f"{scheduler}\nor\n({tokenizer} unless on (job, instance) {scheduler})",
-        summary=f"{{{{ $labels.instance }}}}: paused for more than {limit} min.",
-        description=f"Its {{{{ $labels.process }}}} has been paused for longer than {limit} min; nobody sent"
+        expr=f"{scheduler}\nor\n({tokenizer} unless ignoring (process) {scheduler})",
+        summary=f"{{{{ $labels.instance }}}}: paused for more than {said}.",
+        description=f"Its {{{{ $labels.process }}}} has been paused for longer than {said}; nobody sent"
         " continue_generation.",
-        cases=(
-            Case("paused since 1 s, at 20 min", {paused: "1x50", start: "1x50"}, at="20m", fires=fires),
-            Case(
-                "paused in both processes",
-                {paused: "1x50", start: "2x50", front[0]: "1x50", front[1]: "1x50"},
-                at="20m",
-                fires=fires,
-            ),
-            Case(
-                "paused in the tokenizer alone, by mode abort",
-                {paused: "0x50", start: "0x50", front[0]: "1x50", front[1]: "1x50"},
-                at="20m",
-                fires={"process": "tokenizer"},
-            ),
-            Case("paused for 10 min", {paused: "1x50", start: "600x50"}, at="20m"),
-            Case("resumed", {paused: "1x38 0x10", start: "1x38 0x10"}, at="22m"),
-            Case("running since the start", {paused: "0x50", start: "0x50"}, at="22m"),
-            Case("paused now, its start not written yet", {paused: "0x43 1x3", start: "0x44 1320x3"}, at="22m"),
-        ),
+        cases=tuple(_paused_cases(_Steps(durations.paused, durations.slack))),
+        step=_Steps(durations.paused, durations.slack).step,
     )
 
 
-def _pending(settings: Settings) -> Alert:
+class _Steps:
+    """The cases of an alert on an age: two steps are its slack."""
+
+    def __init__(self, limit: int, slack: int) -> None:
+        self.step = slack / 2
+        self.over = math.ceil(limit / self.step)
+        """The first step at which an age that began at 0 is at its limit."""
+        self.at = self.over + 10
+        """When both limit and slack are over."""
+        self.late = f"{max(1.0, self.at * self.step - limit / 2):g}x{self.at + 10}"
+        """A start of half the limit ago, seen at `at`."""
+
+
+def _paused_cases(steps: _Steps) -> Iterator[Case]:
+    scheduler = series("paused", process="scheduler"), series("pause_start_timestamp_seconds", process="scheduler")
+    front = series("paused", process="tokenizer"), series("pause_start_timestamp_seconds", process="tokenizer")
+    second = series("paused", 1, process="scheduler"), series("pause_start_timestamp_seconds", 1, process="scheduler")
+    at, always, never = steps.at, f"1x{steps.at + 10}", f"0x{steps.at + 10}"
+    fires = {"process": "scheduler"}
+    long, not_at_all = (always, always), (never, never)
+    yield Case("paused since the start", _both(scheduler, *long), at, fires)
+    yield Case("paused in both processes", _both(scheduler, *long) | _both(front, *long), at, fires)
+    yield Case("one of two ranks", _both(scheduler, *not_at_all) | _both(second, *long), at, fires)
+    by_abort = _both(scheduler, *not_at_all) | _both(front, *long)
+    yield Case("paused in the tokenizer alone, by mode abort", by_abort, at, {"process": "tokenizer"})
+    yield Case("paused for half of it", _both(scheduler, always, steps.late), at)
+    resumed = f"1x{at - 2} 0x10"
+    yield Case("resumed", _both(scheduler, resumed, resumed), at + 4)
+    yield Case("running since the start", _both(scheduler, *not_at_all), at + 4)
+    # For one sample there is a pause without a start.
+    unwritten = f"0x{at + 2} 1x3", f"0x{at + 3} {(at + 3) * steps.step:g}x3"
+    yield Case("paused now, its start not written yet", _both(scheduler, *unwritten), at + 3)
+
+
+def _both(names_: tuple[str, str], flag: str, start: str) -> dict[str, str]:
+    return dict(zip(names_, (flag, start), strict=True))
+
+
+def _pending(durations: Durations) -> Alert:
     start, second = (series("update_start_timestamp_seconds", rank) for rank in (0, 1))
-    limit = settings.update_seconds // 60
+    steps = _Steps(durations.update, durations.slack)
+    always, never = f"1x{steps.at + 10}", f"0x{steps.at + 10}"
     return Alert(
         name=names.PENDING,
         severity="critical",
         group=_GROUP,
-        wait="1m",
-        expr=f"{UPDATING} > {settings.update_seconds}",
-        summary=f"{{{{ $labels.instance }}}}: a weight update has not ended for more than {limit} min.",
+        wait=durations.slack,
+        expr=f"{UPDATING} > {durations.update}",
+        summary=f"{{{{ $labels.instance }}}}: a weight update has not ended for more than {spoken(durations.update)}.",
         description="A scheduler is inside the handler of a weight update, and does nothing else until it returns.",
         cases=(
-            Case("in progress since 1 s, at 15 min", {start: "1x40"}, at="15m", fires={}),
-            Case("one of two ranks", {start: "0x40", second: "1x40"}, at="15m", fires={}),
-            Case("in progress for 5 min", {start: "600x40"}, at="15m"),
-            Case("over the limit for half a minute", {start: "1x40"}, at="10m30s"),
-            Case("ended", {start: "1x22 0x20"}, at="15m"),
+            Case("in progress since the start", {start: always}, steps.at, {}),
+            Case("one of two ranks", {start: never, second: always}, steps.at, {}),
+            Case("in progress for half of it", {start: steps.late}, steps.at),
+            Case("over the limit for half the slack", {start: always}, steps.over + 1),
+            Case("ended", {start: f"1x{steps.at - 2} 0x20"}, steps.at),
         ),
+        step=steps.step,
     )
 
 
-def _failed(settings: Settings) -> Alert:
-    failed = series("updates_total", kind="disk", result="failed")
+def _failed(durations: Durations) -> Alert:
+    failed, second = (series("updates_total", rank, kind="disk", result="failed") for rank in (0, 1))
     unflushed = series("updates_total", kind="distributed", result="unflushed")
     fine = series("updates_total", kind="disk", result="ok")
     first = {"kind": "disk", "result": "failed"}
@@ -148,51 +180,59 @@ def _failed(settings: Settings) -> Alert:
         name=names.FAILED,
         severity="warning",
         group=_GROUP,
-        expr=recent_events('quiesce_updates_total{result=~"failed|unflushed"}', settings.recent),
+        expr=recent_events('quiesce_updates_total{result=~"failed|unflushed"}', durations.recent),
         summary="{{ $labels.instance }}: a weight update ({{ $labels.kind }}) was answered {{ $labels.result }}.",
         description="failed: the weights were not loaded, or not wholly. unflushed: they were loaded, and the cache of"
         " the old ones was not dropped.",
         cases=(
             Case("the first failed update", {failed: "0x18 1x4"}, fires=first),
+            Case("two ranks are one alert", {failed: "0x18 1x4", second: "0x18 1x4"}, fires=first),
+            Case("a restart and a failure between two scrapes", {failed: "3x17 1x4"}, fires=first),
             Case("a series that first appears at 1", {unflushed: "_x18 1x4"}, fires=late),
             Case("updates that succeed", {failed: "0x22", fine: "0+1x22"}),
             Case("a failure long ago", {failed: "0 1x25"}),
         ),
+        step=event_step(durations.recent),
     )
 
 
-def _ranks_differ(settings: Settings) -> Alert:
+def _ranks_differ(durations: Durations) -> Alert:
     one, two = (series("weight_epoch", rank) for rank in (0, 1))
+    replica = series("weight_epoch", dp_rank="1")
     return Alert(
         name=names.RANKS_DIFFER,
         severity="critical",
         group=_GROUP,
-        wait=settings.settle,
+        wait=durations.settle,
         expr=f"max {WITHOUT_RANKS} (quiesce_weight_epoch) != min {WITHOUT_RANKS} (quiesce_weight_epoch)",
         summary="{{ $labels.instance }}: its ranks have loaded different weights.",
         description="The ranks have counted different numbers of weight loads since the engine started.",
         cases=(
-            Case("one rank is behind for 3 min", {one: "1x13 2x10", two: "1x23"}, fires={}),
-            Case("one rank is behind for 1 min", {one: "1x17 2x6", two: "1x23"}),
+            Case("one rank is behind for longer", {one: "1x13 2x10", two: "1x23"}, fires={}),
+            Case("one replica is behind for longer", {one: "1x13 2x10", replica: "1x23"}, fires={}),
+            Case("one rank is behind for half of it", {one: "1x17 2x6", two: "1x23"}),
             Case("all ranks alike", {one: "1x13 2x10", two: "1x13 2x10"}),
             Case("one rank only", {one: "1x13 2x10"}),
         ),
+        step=_settle_step(durations),
     )
 
 
-def _versions(settings: Settings) -> Alert:
-    mine = series("version_mismatch")
+def _versions(durations: Durations) -> Alert:
+    mine, second = (series("version_mismatch", rank) for rank in (0, 1))
     return Alert(
         name=names.VERSIONS,
         severity="warning",
         group=_GROUP,
-        wait=settings.settle,
+        wait=durations.settle,
         expr=f"max {WITHOUT_RANKS} (quiesce_version_mismatch) == 1",
         summary="{{ $labels.instance }}: scheduler and tokenizer report different weight versions.",
         description="A scheduler took the version of an update that it answered as failed; the tokenizer did not.",
         cases=(
-            Case("for 3 min", {mine: "0x13 1x10"}, fires={}),
-            Case("for 1 min, until the update was sent again", {mine: "0x17 1x6"}),
+            Case("for longer", {mine: "0x13 1x10"}, fires={}),
+            Case("on one of two ranks", {mine: "0x22", second: "0x13 1x10"}, fires={}),
+            Case("for half of it, until the update was sent again", {mine: "0x17 1x6"}),
             Case("never", {mine: "0x22"}),
         ),
+        step=_settle_step(durations),
     )

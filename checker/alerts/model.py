@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from checker.alerts.durations import Durations, written
 from engine_hooks.metrics import PREFIX, RANK_LABELS
 
 WITHOUT_RANKS = f"without ({', '.join(RANK_LABELS)})"
@@ -13,20 +14,11 @@ WITHOUT_RANKS = f"without ({', '.join(RANK_LABELS)})"
 
 @dataclass(frozen=True)
 class Settings:
-    """What a site may set. Durations as Prometheus writes them."""
+    """What a site may set."""
 
     runbooks: str = "deploy/runbooks"
     """Where the runbooks are to be read; `runbook_url` is this, a slash and the file's name."""
-    recent: str = "5m"
-    """For how long an event (a violation, a failed update) is shown."""
-    settle: str = "2m"
-    """How long a state that an update passes through may last."""
-    unwatched: str = "5m"
-    """How long something may be unwatched, which it is while an engine starts."""
-    paused_seconds: int = 900
-    update_seconds: int = 600
-    check_seconds: float = 0.0005
-    """Budget of one check: 1 % of a decode step of 50 ms."""
+    durations: Durations = field(default_factory=Durations)
 
 
 @dataclass(frozen=True)
@@ -54,11 +46,14 @@ class Runbook:
 
 @dataclass(frozen=True)
 class Case:
-    """One test of a rule: the series as promtool reads them, every 30 s, and what fires at `at`."""
+    """One test of a rule: the series as promtool reads them, one sample a step, and what fires at step `at`.
+
+    With the default durations most steps are 30 s, so that step 20 is 10 min.
+    """
 
     name: str
     series: Mapping[str, str]
-    at: str = "10m"
+    at: int = 20
     fires: Mapping[str, str] | None = None
     """The alert's labels besides its name and severity; None where it must be silent."""
 
@@ -75,8 +70,10 @@ class Alert:
     summary: str
     description: str
     cases: tuple[Case, ...]
-    wait: str = ""
-    """`for`: how long the expression must hold; empty for what is certain at once."""
+    wait: int = 0
+    """`for`: how long (s) the expression must hold; 0 for what is certain at once."""
+    step: float = 30
+    """Of its cases (s). It follows the rule's duration, so that they test the rule for every setting."""
 
 
 @dataclass(frozen=True)
@@ -98,12 +95,19 @@ def series(name: str, rank: int = 0, **labels: str) -> str:
     return f"{PREFIX}{name}{{{matchers}}}"
 
 
-def recent_events(selector: str, window: str) -> str:
-    """Expression: events that were counted within the window, for each engine.
+def recent_events(selector: str, seconds: int) -> str:
+    """Expression: events that were counted within so many seconds, for each engine.
 
     `increase` sees none where a child is first scraped at 1 (an engine that starts and violates between two scrapes),
     so a series that was not there a window ago counts as a whole. After a gap in scraping longer than the window an
-    old event is shown once more.
+    old event is shown once more; where Prometheus itself was down, an event of that time may be shown later, by its
+    look-back (5 min).
     """
+    window = written(seconds)
     new = f"{selector} unless {selector} offset {window}"
     return f"sum {WITHOUT_RANKS} (increase({selector}[{window}])) > 0\nor\nsum {WITHOUT_RANKS} ({new}) > 0"
+
+
+def event_step(seconds: int) -> float:
+    """Length of a step (s) in the cases of events that are shown for so long: ten steps are the window."""
+    return seconds / 10

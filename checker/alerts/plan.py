@@ -28,5 +28,5 @@ def plan(settings: Settings | None = None) -> Plan:
     """Everything that is to be generated for these settings."""
     taken = settings or Settings()
     by_property = [violated(prop, taken) for prop in chosen(watched())]
-    alerts = (*by_property, *conditions(taken), *monitoring(taken))
+    alerts = (*by_property, *conditions(taken.durations), *monitoring(taken.durations))
     return Plan(taken, alerts, recordings(), runbook_texts())

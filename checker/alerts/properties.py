@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from checker.alerts import names
-from checker.alerts.model import Alert, Case, Settings, recent_events, series
+from checker.alerts.model import Alert, Case, Settings, event_step, recent_events, series
 from engine_hooks.monitor_text import NEEDS
 from spec.properties import Property
 
@@ -36,23 +36,27 @@ def violated(prop: Property, settings: Settings) -> Alert:
         name=names.violated(prop.id),
         severity=severity,
         group="quiesce.violations",
-        expr=recent_events(f'quiesce_violations_total{{property="{prop.id}"}}', settings.recent),
+        expr=recent_events(f'quiesce_violations_total{{property="{prop.id}"}}', settings.durations.recent),
         summary=f"{{{{ $labels.instance }}}}: {symptom}.",
         description=f"Property {prop.id} did not hold: {prop.statement}.",
         cases=_cases(prop.id),
+        step=event_step(settings.durations.recent),
     )
 
 
 def _cases(property_id: str) -> tuple[Case, ...]:
-    mine, second = (series("violations_total", rank, property=property_id) for rank in (0, 1))
+    mine = series("violations_total", property=property_id)
+    second = series("violations_total", property=property_id, pp_rank="1", dp_rank="3")
     other = series("violations_total", property=next(p for p in NEEDS if p != property_id))
     fires = {"property": property_id}
     late = "a series that first appears at 1: engine start and violation between two scrapes"
     return (
         Case("the first violation of a series that was there at 0", {mine: "0x18 1x4"}, fires=fires),
         Case(late, {mine: "_x18 1x4"}, fires=fires),
-        Case("two ranks are one alert", {mine: "0x18 1x4", second: "0x17 2x4"}, fires=fires),
+        Case("ranks of two replicas are one alert", {mine: "0x18 1x4", second: "0x17 2x4"}, fires=fires),
         Case("a violation after a restart that set the counter back", {mine: "7x17 0 1x4"}, fires=fires),
+        Case("a restart and a violation between two scrapes", {mine: "7x17 1x4"}, fires=fires),
+        Case("a violation while the engine was not scraped", {mine: "0x5 stale _x11 1x4"}, fires=fires),
         Case("no violation", {mine: "0x22"}),
         Case("an old violation", {mine: "0 1x25"}),
         Case("a restart after old violations", {mine: "7x17 0x5"}),

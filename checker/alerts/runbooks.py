@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Mapping
 
+from checker.alerts.durations import written
 from checker.alerts.model import Alert, Runbook, Step
 from checker.alerts.plan import Plan
 from checker.alerts.properties import watched
@@ -24,7 +25,7 @@ def runbooks(plan: Plan) -> Mapping[str, str]:
 
 
 def _runbook(alert: Alert, book: Runbook) -> str:
-    held = f" for longer than {alert.wait}" if alert.wait else ", at once"
+    held = f" for longer than {written(alert.wait)}" if alert.wait else ", at once"
     parts = [
         f"{_HEAD}\n# {alert.name}",
         f"Severity **{alert.severity}**. {_plain(alert.summary)}",

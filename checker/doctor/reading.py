@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from checker.alerts import names
-from checker.alerts.model import Settings
+from checker.alerts.durations import Durations
 from checker.doctor.fetch import LATE, SERVER
 from checker.doctor.results import Blocker, Diagnosis, Flush, State
 from checker.doctor.scrape import Scrape
 from engine_hooks.metrics import INFO_LABELS, RANK_LABELS
 from engine_hooks.monitor_text import NEEDS
 
-_SETTINGS = Settings()
+_LIMITS = Durations()
 """The durations of the alerts: doctor and pager must not disagree."""
 _FLUSHES = "paused-flush-succeeds"
 _COMES_AND_GOES = "stuck_region"
@@ -133,7 +133,7 @@ class Reading:
         return "yes", f"once {', '.join(blockers)} is done"
 
     def _state(self) -> State:
-        overdue = (self._age(self.updating_since) or 0) > _SETTINGS.update_seconds
+        overdue = (self._age(self.updating_since) or 0) > _LIMITS.update
         if self.stuck or overdue:
             return State.STUCK
         if self.violations or self._disagree:
@@ -187,7 +187,7 @@ class Reading:
         """The alerts' own names, the most urgent first."""
         if self.stuck:
             yield names.STUCK
-        if (self._age(self.updating_since) or 0) > _SETTINGS.update_seconds:
+        if (self._age(self.updating_since) or 0) > _LIMITS.update:
             yield names.PENDING
         if self.flush is not None and not self.stuck:
             yield names.BLOCKED
@@ -196,7 +196,7 @@ class Reading:
             yield names.RANKS_DIFFER
         if self._versions_differ:
             yield names.VERSIONS
-        if (self._age(self.paused_since) or 0) > _SETTINGS.paused_seconds:
+        if (self._age(self.paused_since) or 0) > _LIMITS.paused:
             yield names.PAUSED
         if self.lost:
             yield names.HOOK

@@ -11,7 +11,8 @@ import pytest
 import yaml
 from promtool import DEPLOY, ROOT, failures, promtool, selectors
 
-from checker.alerts.conditions import PAUSED
+from checker.alerts.conditions import CHECK, PAUSED
+from checker.alerts.durations import NAMES, Durations, durations, written
 from checker.alerts.generate import generated, out_of_date, write
 from checker.alerts.model import Settings
 from checker.alerts.names import violated
@@ -92,7 +93,20 @@ def test_increase_alone_misses_a_series_that_first_appears_at_1(tmp_path: Path) 
         assert FIRST_AT_1 in second
         rule["expr"] = first
 
-    assert broken(tmp_path, "NoStaleKvViolated", only_increase) == 1
+    # Nor a violation while the engine was not scraped.
+    assert broken(tmp_path, "NoStaleKvViolated", only_increase) == 2
+
+
+def test_the_budget_of_the_ranks_together_misses_one_slow_rank_of_many(tmp_path: Path) -> None:
+    rules = yaml.safe_load(RULES.read_text())
+    (recording,) = (r for r in rules["groups"][0]["rules"] if r["record"] == CHECK)
+    summed = "histogram_quantile(0.99, sum without (tp_rank, pp_rank, dp_rank) (rate("
+    recording["expr"] = f"{summed}quiesce_check_duration_seconds_bucket[10m])))"
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rules))
+    (tmp_path / "tests").mkdir()
+    test = tmp_path / "tests" / "one.yaml"
+    test.write_text((TESTS / "QuiesceChecksOverBudget.yaml").read_text())
+    assert failures(promtool("test", "rules", str(test))) == 1
 
 
 @pytest.mark.parametrize("name", [name for name, alert in ALERTS.items() if alert.wait])
@@ -145,10 +159,76 @@ def test_a_rule_names_only_series_and_labels_that_exist(rule: Any) -> None:
 
 
 def test_settings_of_a_site_reach_the_rules() -> None:
-    text = generated(Settings(runbooks="http://runbooks/", recent="1m", paused_seconds=60))["prometheus/rules.yaml"]
+    chosen = Settings("http://runbooks/", Durations(recent=60, paused=90))
+    text = generated(chosen)["prometheus/rules.yaml"]
     assert "runbook_url: http://runbooks/FlushCannotSucceed.md" in text
     assert "offset 1m" in text
-    assert text.count('instance:quiesce_paused_seconds:max{process="scheduler"} > 60') == 2
+    assert text.count('instance:quiesce_paused_seconds:max{process="scheduler"} > 90') == 2
+    assert "paused for more than 90 s." in text
+
+
+SITES = {
+    "mixed": ["recent=20m", "settle=30s", "unwatched=15m", "paused=100s", "update=20m", "check=2ms", "slack=2m"],
+    "short": [*(f"{name}=10s" for name in NAMES if name != "check"), "check=0.02ms"],
+}
+SET = (
+    "NoStaleKvViolated", "FlushBlockedTooLong", "QuiesceSpecDiffersAcrossRanks", "EnginePausedTooLong",
+    "WeightUpdatePendingTooLong", "QuiesceChecksOverBudget",
+)  # fmt: skip
+"""An alert for each duration, in the order of NAMES; the slack is in two of them."""
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_with_the_durations_of_a_site_the_rules_pass_their_tests_too(name: str, tmp_path: Path) -> None:
+    given = [argument for text in SITES[name] for argument in ("--duration", text)]
+    done = checker("rules", "--into", str(tmp_path), *given)
+    assert (done.returncode, done.stdout) == (0, f"45 files written below {tmp_path}\n")
+    assert (tmp_path / "prometheus" / "rules.yaml").read_text() != RULES.read_text()
+    tests = tmp_path / "prometheus" / "tests"
+    done = promtool("test", "rules", *(str(tests / f"{alert}.yaml") for alert in SET))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("SUCCESS") == len(SET)
+    # The committed rules have other durations, which these cases notice.
+    (tmp_path / "prometheus" / "rules.yaml").write_text(RULES.read_text())
+    done = promtool("test", "rules", str(tests / "EnginePausedTooLong.yaml"))
+    assert done.returncode == 1
+    assert checker("rules", "--check", "--into", str(tmp_path), *given).returncode == 1
+
+
+def test_the_help_names_each_duration_with_its_default() -> None:
+    found = re.findall(r"^ +(\w+=[\d.]+\w+)  ", checker("rules", "--help").stdout, re.MULTILINE)
+    assert [text.partition("=")[0] for text in found] == list(NAMES)
+    assert durations(found) == Durations()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("pause=3m", "unknown duration 'pause'; did you mean 'paused'?"),
+        ("paused=3", "duration 'paused=3' is not NAME=VALUE"),
+        ("paused=1s", "is not of whole seconds from 10s to 30d"),
+        ("paused=10500ms", "is not of whole seconds from 10s to 30d"),
+        ("paused=9999999999d", "is not of whole seconds from 10s to 30d"),
+        ("check=1s", "is not from 0.02ms to 9ms"),
+        ("paused=-5m", "is not NAME=VALUE"),
+        ("paused", "is not NAME=VALUE"),
+        ("paused=٣m", "is not NAME=VALUE"),
+    ],
+)
+def test_a_duration_that_no_alert_can_have_is_bad_input(text: str, says: str, tmp_path: Path) -> None:
+    done = checker("rules", "--into", str(tmp_path), "--duration", text)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("15m", 900), ("1h30m", 5400), ("0.5h", 1800), ("1d", 86400)]
+)
+def test_durations_are_read_and_written(text: str, seconds: int) -> None:
+    assert durations([f"paused={text}"]).paused == seconds
+    assert durations([f"paused={text}", "paused=1m"]).paused == 60
+    assert durations([f"paused={written(seconds)}"]).paused == seconds
 
 
 def checker(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:

@@ -16,6 +16,7 @@ import requests
 import yaml
 from harness import wait_until
 
+from checker.alerts.durations import Durations
 from checker.alerts.generate import generated
 from checker.alerts.model import Settings
 from engine_hooks.sglang.testbed.server import free_port
@@ -30,7 +31,7 @@ EVALUATE_SECONDS = 1
 GROUP_WAIT_SECONDS = 1
 BOUND_SECONDS = 2 * SCRAPE_SECONDS + EVALUATE_SECONDS + GROUP_WAIT_SECONDS
 """Two scrape intervals, one evaluation interval and group_wait: what the project promises from violation to page."""
-RECENT = Settings(recent="10s")
+RECENT = Settings(durations=Durations(recent=10))
 """The committed rules but for one duration: an event that is over is to be resolved while the test looks."""
 
 

@@ -151,7 +151,7 @@ def test_a_run_without_provocation_pages_nobody(stage: Stage) -> None:
 def test_the_rules_are_the_committed_ones_but_for_one_duration(stage: Stage) -> None:
     committed = (ROOT / "deploy" / "prometheus" / "rules.yaml").read_text()
     assert generated(RECENT)["prometheus/rules.yaml"] == re.sub(
-        r"(\[|offset )5m\b", rf"\g<1>{RECENT.recent}", committed
+        r"(\[|offset )5m\b", rf"\g<1>{RECENT.durations.recent}s", committed
     )
     loaded = requests.get(f"{stage.pager.url}/api/v1/rules", timeout=30).json()["data"]["groups"]
     assert sum(len(group["rules"]) for group in loaded) == 24
