@@ -21,10 +21,12 @@ _MOST_PARTS = 4
 _INT64 = torch.iinfo(torch.int64)
 
 # What kernels read must be constants to Triton.
-_FREE, _CACHED, _OWNED, _SHARED = (tl.constexpr(int(w)) for w in (Word.FREE, Word.CACHED, Word.OWNED, Word.SHARED))
+_OWNED, _SHARED = (tl.constexpr(int(word)) for word in (Word.OWNED, Word.SHARED))
 _TALLY_COUNT, _TALLY_LOWEST, _TALLY_HIGHEST = (tl.constexpr(place) for place in (_COUNT, _LOWEST, _HIGHEST))
 _HISTOGRAM = tl.constexpr(WORDS)
 _LARGEST, _SMALLEST = tl.constexpr(_INT64.max), tl.constexpr(_INT64.min)
+# `do_not_specialize`, below: Triton would compile again for a length or an address that divides by 16, and hold up the
+# scheduler meanwhile. So the first census with holders of all kinds compiles all that there is for its page size.
 
 
 def take(holdings: Holdings) -> Census:
@@ -32,8 +34,8 @@ def take(holdings: Holdings) -> Census:
     marks = _Marks(holdings)
     free = holdings.free if len(holdings.free) <= _MOST_PARTS else [torch.cat(tuple(holdings.free))]
     for part in free:
-        marks.all(part, _FREE, unit=1)
-    marks.all(holdings.cached, _CACHED, unit=holdings.page_size)
+        marks.all(part, Word.FREE, unit=1)
+    marks.all(holdings.cached, Word.CACHED, unit=holdings.page_size)
     marks.owners()
     return marks.census()
 
@@ -49,12 +51,12 @@ class _Marks:
         self._tally = torch.zeros(WORDS + 3, dtype=torch.int64, device=device)
         self._tally[_LOWEST], self._tally[_HIGHEST] = _INT64.max, _INT64.min
 
-    def all(self, ids: Tensor, flag: tl.constexpr, *, unit: int) -> None:
+    def all(self, ids: Tensor, flag: Word, *, unit: int) -> None:
         """Mark the pages of `ids`, which are pages (unit 1), or slots of which the first of each `unit` is read."""
         number = triton.cdiv(len(ids), unit)
         if number:
             grid = (triton.cdiv(number, BLOCK),)
-            mark_all[grid](ids, self._words, self._tally, number, self._pages, flag=flag, unit=unit, block=BLOCK)
+            mark_all[grid](ids, self._words, self._tally, number, self._pages, flag=int(flag), unit=unit, block=BLOCK)
 
     def owners(self) -> None:
         """Mark what the rows own, and what they read as their prefix."""
@@ -105,7 +107,7 @@ def mark(words, tally, page, read, limit, flag: tl.constexpr):  # type: ignore[n
         tl.atomic_max(tally + _TALLY_HIGHEST, tl.max(tl.where(stray, wide, _SMALLEST), axis=0), sem="relaxed")
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=("ids", "words", "tally", "number", "limit"))  # type: ignore[untyped-decorator]
 def mark_all(ids, words, tally, number, limit, flag: tl.constexpr, unit: tl.constexpr, block: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0913, PLR0917 - as above
     """One block of a list: the free list's pages, or the tree's slots."""
     offset = tl.program_id(0) * block + tl.arange(0, block)
@@ -114,7 +116,7 @@ def mark_all(ids, words, tally, number, limit, flag: tl.constexpr, unit: tl.cons
     mark(words, tally, page_of(ids_read, unit), read, limit, flag)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=("rows", "owners", "words", "tally", "stride", "limit"))  # type: ignore[untyped-decorator]
 def mark_owners(rows, owners, words, tally, stride, limit, unit: tl.constexpr, block: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0913, PLR0917 - as above
     """One block of one row: pages that it owns, and pages of its prefix."""
     owner = owners + tl.program_id(0) * 3
@@ -128,7 +130,7 @@ def mark_owners(rows, owners, words, tally, stride, limit, unit: tl.constexpr, b
     mark(words, tally, pages, prefix, limit, _SHARED)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=("words", "tally", "limit"))  # type: ignore[untyped-decorator]
 def count_words(words, tally, limit, block: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201 - as above
     """How many pages of one block have each word."""
     page = tl.program_id(0) * block + tl.arange(0, block) + 1

@@ -6,8 +6,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from engine_hooks.census import choose
-from engine_hooks.census.words import Census, Holdings
+from engine_hooks.census.words import Census, Holdings, Owner
 from engine_hooks.errors import LostSightError
 from engine_hooks.sglang.census_pools import holdings_of, unread
 
@@ -44,6 +46,8 @@ class CensusProbe:
         """
         self._take = take
         self._found = found
+        self.between = passes > 0
+        """Whether `passed` wants to be called."""
         self._passes = passes
         self._clock = clock
         self._counted_at = 0
@@ -69,7 +73,7 @@ class CensusProbe:
 
     def passed(self, forwards: int) -> None:
         """A running pass begins."""
-        if self._passes and forwards >= self._counted_at + self._passes:
+        if self.between and forwards >= self._counted_at + self._passes:
             self._within_budget(BETWEEN, forwards)
 
     def _after_work(self, moment: str, forwards: int) -> None:
@@ -92,6 +96,20 @@ class CensusProbe:
             self._found(census, moment)
 
 
+def _smallest(scheduler: Engine) -> Holdings:
+    """Three pages, one of each class, on the engine's device: a kernel is then compiled before requests come."""
+    rows, size = scheduler.req_to_token_pool.req_to_token, scheduler.token_to_kv_pool_allocator.page_size
+    slots = torch.arange(4 * size, device=rows.device)
+    return Holdings(
+        pages=3,
+        page_size=size,
+        free=[slots[1:2]],
+        cached=slots[2 * size : 3 * size],
+        rows=slots[None, 3 * size :].to(rows.dtype),
+        owners=[Owner(0, 0, size)],
+    )
+
+
 def bind(scheduler: Engine, pp_size: int, passes: int, found: Callable[[Census, str], None]) -> CensusProbe:
     """The probe of a scheduler.
 
@@ -107,5 +125,6 @@ def bind(scheduler: Engine, pp_size: int, passes: int, found: Callable[[Census, 
         holdings: Holdings | None = holdings_of(scheduler)
         return None if holdings is None else implementation(holdings)
 
-    take()  # what cannot be read is said now; and a kernel is compiled before requests come
+    take()  # what cannot be read is said now
+    implementation(_smallest(scheduler))
     return CensusProbe(take, found, passes)

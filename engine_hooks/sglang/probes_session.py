@@ -121,7 +121,7 @@ class Session:
             self._undisturbed = False
             return
         self._undisturbed = False
-        if self.census is not None:
+        if self.census is not None and self.census.between:
             self.guarded("census", self.census.passed, self.scheduler.forward_ct)
         now = time.monotonic()
         if now < self._next_read and self._flush_wrapper._pending is None:  # noqa: SLF001 - the engine has no public name for it

@@ -18,7 +18,7 @@ from engine_hooks.monitor import MonitorOptions
 from engine_hooks.monitor_text import NEEDS
 from engine_hooks.observation import Rank
 from engine_hooks.settings import CensusOptions, Settings
-from engine_hooks.sglang.census_probe import CensusProbe
+from engine_hooks.sglang.census_probe import CensusProbe, _smallest
 from engine_hooks.sglang.plugin import _census_options
 from engine_hooks.sglang.probes_session import Session, Sources
 from engine_hooks.sglang.probes_state import EngineKind, StateReader
@@ -288,6 +288,17 @@ def test_an_engine_with_other_owners_of_pages_is_not_counted(
         monkeypatch.setitem(sys.modules, name, module)
     assert unread(plain_engine(**changes), 1) == reason
     assert unread(plain_engine(), 2) == "pages are held by microbatches"
+
+
+@pytest.mark.parametrize("size", [1, 2, 256])
+def test_what_warms_the_kernel_has_each_kind_of_holder(size: int) -> None:
+    from engine_hooks.census import reference  # noqa: PLC0415 - imports torch
+
+    engine = pools()
+    engine.token_to_kv_pool_allocator.page_size = size
+    census = reference.take(_smallest(engine))
+    assert census.conserved
+    assert census.counts == {"free": 1, "cached": 1, "owned": 1, "unaccounted": 0}
 
 
 def request(row: int | None, shared: int = 0, end: int = 3, *, beams: object = None) -> SimpleNamespace:
