@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from checker.confirm import Confirmed
 from spec.ledger import RETIRED
 from spec.protocol import Protocol
+from spec.split import split
 
 State = Mapping[str, int | bool]
 
@@ -61,7 +62,10 @@ def _stuck(case: Case) -> Reason:
     loop = case.protocol.loop
     moves = case.protocol.ledgers[name].facts.moves
     reapers = {m.by for m in moves if m.to == RETIRED and m.by in case.protocol.profile.primitives}
-    if not reapers & {*loop.paused, *loop.running}:
+    steps = {split(step)[0] for step in (*loop.paused, *loop.running)}
+    if any(step.state.get("spinning") for step in case.run.steps[case.run.loop_from or 0 :]):
+        return Reason(f"{name}: the loop spins and no storage thread gets the interpreter", name, reaper)
+    if not reapers & steps:
         return Reason(f"{name} is reaped by no step of this loop", name, reaper)
     if loop.honours_pause and not reapers & set(loop.paused) and case.run.last["paused"]:
         return Reason(f"{name} is reaped by no paused step", name, reaper)
@@ -103,6 +107,8 @@ def _truth(case: Case) -> Reason:
     if case.run.steps[-1].action in ("UpdateFlushed", "UpdateAnswered"):
         tiers = [t for t in ("device", "host", "storage") if case.run.last.get(f"stale_{t}")]
         return Reason(f"the update is answered with success while {', '.join(tiers)} still holds the old weights' KV")
+    if not case.run.last["update_refused"] and not case.before_last["update_refused"]:
+        return Reason("the update is answered with success although its flush was refused")
     return Reason("a forward runs after an update whose flush was refused")
 
 
@@ -116,6 +122,11 @@ def _deferred(_case: Case) -> Reason:
 
 
 def _survives(case: Case) -> Reason:
+    if case.about == "raised":
+        last = case.run.steps[-1].action
+        if last == "UpdateRefused":
+            return Reason("the update asserts that its flush is granted", None, case.protocol.profile.update.source)
+        return Reason("the pause merges into a running batch that is not there", None, case.protocol.mode.source)
     if case.about == "watchdog":
         return Reason("the watchdog takes a paused batch for a hang", None, case.protocol.profile.watchdog.source)
     text = "a reset joins a storage thread that is still in a call which admission had cut off, and raises"
@@ -149,6 +160,8 @@ def _conserved(case: Case) -> Reason:
 
 
 def _forward(case: Case) -> Reason:
+    if case.run.steps[-1].action == "Woken":
+        return Reason("a replica that has acknowledged the pause is woken by another", None)
     return Reason("this loop does not look at the pause flag", None, case.protocol.loop.source)
 
 
@@ -161,12 +174,62 @@ def _unexplained(case: Case) -> Reason:
 
 
 def _not_at_once(case: Case) -> Reason:
-    return Reason(f"{case.about}: a running pass leaves behind what was ready when it began", case.about)
+    facts, loop = case.protocol.ledgers[case.about].facts, case.protocol.loop
+    movers = {move.by for move in facts.moves if facts.metric[move.from_] == "ready"}
+    when = dict(split(step) for step in loop.running)
+    for mover in sorted(movers & set(when)):
+        if when[mover]:
+            return Reason(f"{case.about} is reaped only {_WHILE[when[mover]]}", case.about, facts.reaper)
+    return Reason(f"{case.about}: a running pass leaves behind what was ready when it began", case.about, facts.reaper)
+
+
+_WHILE: Mapping[str, str] = {
+    "waiting": "while a request waits",
+    "admitted": "in a pass that admits a request",
+    "work": "while there is work",
+}
 
 
 def _declined(case: Case) -> Reason:
     source = case.protocol.profile.prefetch.source
     return Reason("a retry that is not sent uses up an attempt of its budget", "prefetch", source)
+
+
+def _pages(case: Case) -> Reason:
+    last = case.run.steps[-1].action
+    texts = {
+        "owned": "the allocator counts pages that no request owns, or owns",
+        "freed twice": "pages of a request that had ended are freed again",
+        "in use": "pages are freed while an entry copies them",
+        "two batches": "requests of the last batch stand in two batches",
+    }
+    text = texts.get(case.about, f"{case.about}: what lookups hold is not what is in flight")
+    return Reason(f"{text}, after {last}")
+
+
+def _apart(case: Case) -> Reason:
+    texts = {
+        "collectives": "one rank enters the collective of the reap, the other does not",
+        "events": "the ranks consume different numbers of events in one pass",
+        "entries": "an entry is made on one rank only",
+        "batch": "one rank has ended a request by its own clock",
+        "update": "an update begins while the other rank's forward is on its device",
+    }
+    return Reason(texts[case.about], None)
+
+
+def _control(case: Case) -> Reason:
+    if case.run.last["update_waiting"]:
+        return Reason("an update waits for a lock that paused requests hold", None, case.protocol.profile.update.source)
+    return Reason("a deferred flush is never answered")
+
+
+def _returns(case: Case) -> Reason:
+    if case.run.last.get("mine_landed"):
+        return Reason("a request waits for the read of a side pool, which its time-out does not end", "prefetch")
+    if case.run.last.get("mine_revoked"):
+        return Reason("a request waits for a lookup that was revoked", "prefetch")
+    return Reason(f"broken by {case.run.steps[-1].action}")
 
 
 _RULES: Mapping[str, Callable[[Case], Reason]] = {
@@ -186,6 +249,10 @@ _RULES: Mapping[str, Callable[[Case], Reason]] = {
     "flush-only-when-quiescent": _quiescent,
     "requests-conserved": _conserved,
     "no-forward-while-paused": _forward,
+    "pages-conserved": _pages,
+    "ranks-aligned": _apart,
+    "control-answered": _control,
+    "requests-return": _returns,
     "refusal-explained": _unexplained,
     "ready-work-retired": _not_at_once,
     "retries-are-lookups": _declined,

@@ -114,6 +114,7 @@ def _references(profile: Profile) -> Iterator[tuple[tuple[str, ...], str, Iterab
         yield from _move_references(name, ledger, profile)
     terms = {"running", "last_batch", "result_pending", *profile.ledgers}
     terms |= {f"held_{name}" for name in profile.holdings}
+    terms |= {f"{name}.{stage}" for name, ledger in profile.ledgers.items() for stage in ledger.stages}
     for name, gate in profile.gates.items():
         yield from ((("gates", name, "waits_for"), term, terms) for term in gate.waits_for)
         yield from ((("gates", name, "names"), term, {*terms, "waiting"}) for term in gate.names)
@@ -133,7 +134,7 @@ def _references(profile: Profile) -> Iterator[tuple[tuple[str, ...], str, Iterab
     yield ("update", "stamps"), profile.update.stamps, ["before-flush", "on-success"]
     yield from added_references(profile)
     created = [(name, ledger.created_by) for name, ledger in profile.ledgers.items() if ledger.created_by]
-    yield from ((("ledgers", name, "created_by"), event, _EVENTS) for name, event in created)
+    yield from ((("ledgers", name, "created_by"), event, [*_EVENTS, *profile.ledgers]) for name, event in created)
 
 
 def _move_references(

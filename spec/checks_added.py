@@ -15,8 +15,9 @@ _PAGES = ("device", "host", "request")
 def added_references(profile: Profile) -> Iterator[Reference]:
     """Where a name stands, the name, and what it may be."""
     update = profile.update
+    yield from ((("flush", "drops"), name, profile.ledgers) for name in profile.flush.drops)
     yield ("update", "refused"), update.refused, ["fails", "asserts", "succeeds"]
-    yield ("update", "lock"), update.lock, ["", "none", "pause", "requests", "one-shot"]
+    yield ("update", "lock"), update.lock, ["", "abort", "pause", "requests", "one-shot"]
     for name, ledger in profile.ledgers.items():
         for key in ("touches", "locks"):
             yield from ((("ledgers", name, key), pages, _PAGES) for pages in getattr(ledger, key))

@@ -58,7 +58,8 @@ class LedgerFacts:
     moves: tuple[Move, ...]
     needs: str | None = None
     created_by: str = ""
-    """What starts new entries: `arrive`, `process` or `requeue`. Empty for the ledgers that the model itself starts."""
+    """What starts new entries: `arrive`, `process`, `requeue`, or the ledger with a move that says so. Empty for the
+    ledgers that the model itself starts."""
     entry: str = ""
     """What one entry is, in the words of the engine."""
     touches: tuple[str, ...] = ()
@@ -88,6 +89,7 @@ class Gate:
 
     source: str
     waits_for: tuple[str, ...]
+    """Ledgers, one stage of a ledger as `LEDGER.STAGE`, `running`, `last_batch`, `result_pending`, `held_HOLDING`."""
     waiting: str
     names: tuple[str, ...] = ()
     """What a refusal reports, in the words of `waits_for`, and `waiting`. Empty: this profile does not say."""
@@ -100,6 +102,8 @@ class FlushFacts:
     source: str
     clears: tuple[str, ...]
     joins_storage_threads: bool
+    drops: tuple[str, ...] = ()
+    """The ledgers whose entries it ends: they read and write nothing."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,8 @@ class UpdateFacts:
     `succeeds` all the same."""
     lock: str = ""
     """What an update waits for in the tokenizer. Empty: the flag, or where there is none that no request is left, as a
-    guard. `none`: nothing at all. Else it is asked first, then waits: `pause`, for the closed gate; `requests`, for the
+    guard. `abort`: that the abort before it is handled. Else it is asked first, then waits:
+    `pause`, for the closed gate; `requests`, for the
     lock that each request holds; `one-shot`, for that lock if it read the flag before the pause reached it."""
     may_skip_flush: bool = False
     """Whether callers ask for an update without a flush."""

@@ -62,7 +62,10 @@ class Holdings(Extra):
         prefetch = self.steps.ledgers["prefetch"]
         if "abort" in self.facts.released_by:
             self.cut(s, prefetch.entries(s, ("query", "loading")))
-            self._give(s, prefetch.entries(s, ("hit", "done")))
+            others = [stage for stage in prefetch.facts.stages if stage not in ("query", "loading")]
+            followers = [x for x in self.steps.ledgers.values() if x.facts.created_by == "prefetch"]
+            held = [x.entries(s) for x in followers if x.name in self.facts.of]
+            self._give(s, total(prefetch.entries(s, others), *held))
 
     def thread_left(self, s: Draft) -> None:
         """Its last acknowledgement gives back what it held."""

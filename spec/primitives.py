@@ -184,6 +184,9 @@ class Primitives(Steps):
             # The entry goes, its thread may still be in the storage call.
             s.prefetch_orphan += prefetch.entries(s, ("query", "loading"))
             prefetch.clear(s)
+            for ledger in self.ledgers.values():
+                if ledger.facts.created_by == "prefetch":
+                    ledger.clear(s)
             s.prefetch_retry = 0
         if self.mine:
             self.mine.abort_all(s)
@@ -261,6 +264,9 @@ class Primitives(Steps):
         s.flush_wanted = False
         s.last_batch = False
         s.watched = False
+        for name in self.profile.flush.drops:
+            if name in self.ledgers:
+                self.ledgers[name].clear(s)
         if self.storage:
             s.prefetch_retry = 0
             if self.profile.flush.joins_storage_threads:

@@ -125,8 +125,11 @@ def _no_new_lookup(p: Protocol, _spec: Spec) -> Iterable[Part]:
 
 def _control_answered(p: Protocol, _spec: Spec) -> Iterable[Part]:
     yield Part(LeadsTo(pending=p.now.deferred_pending, goal=neg(p.now.deferred_pending)))
-    if p.profile.update.flush == "waits":  # else it is answered in the handler that received it
-        yield Part(LeadsTo(pending=p.now.update_waiting, goal=neg(p.now.update_waiting)))
+    if p.update_waits():  # else it is answered in the handler that received it
+        yield Part(
+            LeadsTo(pending=p.now.update_waiting, goal=neg(p.now.update_waiting)),
+            "update" if p.profile.update.lock else "",
+        )
 
 
 def _abort_answered(p: Protocol, _spec: Spec) -> Iterable[Part]:
@@ -160,7 +163,8 @@ def _no_forward_during_load(p: Protocol, _spec: Spec) -> Iterable[Part]:
 
 def _flush_only_when_quiescent(p: Protocol, _spec: Spec) -> Iterable[Part]:
     s = p.now
-    busy = [s.running > 0, *(ledger.entries(s) > 0 for ledger in p.ledgers.values())]
+    flying = [ledger for name, ledger in p.ledgers.items() if name not in p.profile.flush.drops]
+    busy = [s.running > 0, *(ledger.entries(s) > 0 for ledger in flying)]
     if "result_pending" in s:
         busy.append(s.result_pending)
     yield Part(EachStep(implies(_next(p, "flushes") > s.flushes, neg(disj(*busy)))))

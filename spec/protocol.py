@@ -271,6 +271,10 @@ class Protocol(Updates):
         if term in self.profile.ledgers:
             ledger = self.ledgers.get(term)
             return [s[ledger.counter(stage)] == 0 for stage in ledger.facts.stages] if ledger else []
+        name, _, stage = term.partition(".")
+        if stage:
+            ledger = self.ledgers.get(name)
+            return [s[ledger.counter(stage)] == 0] if ledger else []
         if term not in self.variables:
             return []
         return [s[term] == 0 if self.variables[term].sort is Sort.NAT else neg(s[term])]

@@ -38,6 +38,10 @@ class Updates(Primitives):
         if facts.may_skip_flush:
             yield Rule("UpdateUnflushed", "trainer", facts.source, self.UpdateUnflushed)
 
+    def update_waits(self) -> bool:
+        """Whether an update is asked first and answered later."""
+        return self.profile.update.flush == "waits" or self.profile.update.lock in _ASKED
+
     def can_update(self, s: Draft) -> BoolTerm:
         """When an update reaches the scheduler: after the pause, or once no request is left (the writer lock)."""
         nobody = total(s.waiting, s.running, s.late) == 0
@@ -45,8 +49,8 @@ class Updates(Primitives):
         if lock in _ASKED:
             free = nobody if lock == "requests" else s.gate_closed
             ready = conj(s.update_waiting, ite(s.update_blind, nobody, free) if lock == "one-shot" else free)
-        elif lock == "none":
-            ready = s.gate_closed
+        elif lock == "abort":  # what waited has left at once, what runs is only marked
+            ready = conj(s.gate_closed, total(s.waiting, s.late) == 0)
         else:
             ready = s.paused if self.mode.sets_flag else conj(s.gate_closed, nobody)
         return conj(ready, *(part for extra in self.extras for part in extra.may_update(s)))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from spec.extra import Extra, Part, Rule
 from spec.pages import CONSERVED
-from spec.terms import BoolTerm, conj, disj, neg
+from spec.terms import BoolTerm, conj, disj, ite, neg
 from spec.tla import Always, Draft, Fairness, Sort, Variable
 
 if TYPE_CHECKING:
@@ -18,11 +18,9 @@ if TYPE_CHECKING:
 class FollowedLookup(Extra):
     """The lookup of the followed request, which is admitted only when that has ended.
 
-    `mine_asked`: the storage is asked; `mine_found`: its answer waits for a reap; `mine_reading` and `mine_side`: the
-    two reads; `mine_revoked`: too little was found.
+    `mine_out`: the storage works for it. `mine_told`: it has said how much it has, or was not asked. `mine_found`: that
+    waits for a reap. `mine_landed`: its KV is read, and another pool not yet. `mine_revoked`: too little was found.
     """
-
-    _FLAGS = ("mine_asked", "mine_found", "mine_reading", "mine_side", "mine_revoked")
 
     def __init__(self, steps: Steps, facts: LookupWait) -> None:
         """`facts` say what ends it."""
@@ -30,8 +28,11 @@ class FollowedLookup(Extra):
         self.facts = facts
 
     def variables(self) -> Iterable[Variable]:
-        """Five flags."""
-        return [Variable(name, Sort.BOOL, ghost=True) for name in self._FLAGS]
+        """The flags that these facts need."""
+        names = ["mine_out", "mine_told", "mine_found"]
+        names += ["mine_landed"] if self.facts.side_pool else []
+        names += [] if self.facts.revoke_ends else ["mine_revoked"]
+        return [Variable(name, Sort.BOOL, ghost=True) for name in names]
 
     def rules(self) -> Iterable[Rule]:
         """What the storage does for it, and the clock."""
@@ -46,49 +47,54 @@ class FollowedLookup(Extra):
 
     def MineAnswered(self, s: Draft) -> None:
         """The storage says how much it has."""
-        s.when(s.mine_asked)
-        s.mine_asked = False
+        s.when(s.mine_out, neg(s.mine_told))
+        s.mine_out = False
+        s.mine_told = True
         s.mine_found = True
 
     def MineRead(self, s: Draft) -> None:
         """Its KV has been read."""
-        s.when(s.mine_reading)
-        s.mine_reading = False
+        s.when(s.mine_out, s.mine_told, *self._not_landed(s))
+        if self.facts.side_pool:
+            s.mine_landed = True
+        else:
+            s.mine_out = False
 
     def MineSideRead(self, s: Draft) -> None:
         """The other pool has been filled too."""
-        s.when(s.mine_side)
-        s.mine_side = False
+        s.when(s.mine_out, s.mine_landed)
+        s.mine_out = False
 
     def MineTimesOut(self, s: Draft) -> None:
         """Its time is over, and an admission poll sees it."""
-        over = s.mine_reading if self.facts.deadline == "main" else disj(s.mine_reading, s.mine_side)
-        s.when(over)
-        s.mine_reading = False
-        s.mine_side = False
+        s.when(s.mine_out, s.mine_told, *(self._not_landed(s) if self.facts.deadline == "main" else ()))
+        s.mine_out = False
+
+    def _not_landed(self, s: Draft) -> list[BoolTerm]:
+        return [neg(s.mine_landed)] if self.facts.side_pool else []
 
     def gated(self, s: Draft) -> BoolTerm:
         """It waits, and its lookup has not ended."""
-        return conj(s.mine_waiting, disj(*(s[name] for name in self._FLAGS)))
+        revoked = [] if self.facts.revoke_ends else [s.mine_revoked]
+        return conj(s.mine_waiting, disj(s.mine_out, s.mine_found, *revoked))
 
     def followed(self, s: Draft, started: BoolTerm) -> None:
         """It may have something to look up."""
         asks = s.choose("asks", high=1, meaning="whether the followed request looks up storage")
-        s.mine_asked = disj(conj(s.mine_asked, neg(started)), conj(started, asks > 0))
-        for name in self._FLAGS[1:]:
-            s[name] = conj(s[name], neg(started))
+        s.mine_out = ite(started, asks > 0, s.mine_out)
+        s.mine_told = ite(started, asks == 0, s.mine_told)
+        for variable in self.variables():
+            if variable.name not in ("mine_out", "mine_told"):
+                s[variable.name] = conj(s[variable.name], neg(started))
 
     def pass_begins(self, s: Draft, steps: Sequence[str]) -> None:
         """The reap of a pass takes over the answer: it reads, or revokes."""
         if "reap" not in steps:
             return
         enough = s.choose("enough", high=1, meaning="whether the storage has enough for the followed request")
-        reads = conj(s.mine_found, enough > 0)
+        s.mine_out = disj(s.mine_out, conj(s.mine_found, enough > 0))
         if not self.facts.revoke_ends:
             s.mine_revoked = disj(s.mine_revoked, conj(s.mine_found, enough == 0))
-        s.mine_reading = disj(s.mine_reading, reads)
-        if self.facts.side_pool:
-            s.mine_side = disj(s.mine_side, reads)
         s.mine_found = False
 
 

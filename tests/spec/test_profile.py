@@ -23,6 +23,7 @@ def test_bundled_profiles():
         "rejected-retrying-reap",
         "rejected-retrying-reap-unbounded",
         "sglang-0.5.23",
+        "sglang-0.5.23-buffer",
         "sglang-0.5.23-decode",
         "sglang-0.5.23-grammar",
         "sglang-0.5.23-limits",
