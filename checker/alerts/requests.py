@@ -9,26 +9,30 @@ from collections.abc import Mapping
 
 from spec.errors import UnknownNameError
 
+_POST = "curl -fsS --max-time 30 -X POST"
+"""A control request waits where SGLang's tokenizer holds a lock; a person must not."""
 _JSON = "-H 'Content-Type: application/json' -d"
 _PYTHON = 'python3 -c "import json, sys; print({})"'
 _SERIES = "series "
 
+_ABORT = f'{_POST} "$ENGINE/abort_request" {_JSON} \'{{"rid": "", "abort_all": true}}\''
+
 COMMANDS: Mapping[str, str] = {
     "doctor": 'checker doctor --url "$ENGINE"',
-    "pause": f'curl -fsS -X POST "$ENGINE/pause_generation" {_JSON} \'{{"mode": "retract"}}\'',
-    "pause-abort": f'curl -fsS -X POST "$ENGINE/pause_generation" {_JSON} \'{{"mode": "abort"}}\'',
-    "continue": f"curl -fsS -X POST \"$ENGINE/continue_generation\" {_JSON} '{{}}'",
-    "abort-all": f'curl -fsS -X POST "$ENGINE/abort_request" {_JSON} \'{{"rid": "", "abort_all": true}}\'',
+    "pause": f'{_POST} "$ENGINE/pause_generation" {_JSON} \'{{"mode": "retract"}}\'',
+    "pause-abort": f'{_POST} "$ENGINE/pause_generation" {_JSON} \'{{"mode": "abort"}}\'',
+    "continue": f"{_POST} \"$ENGINE/continue_generation\" {_JSON} '{{}}'",
+    "abort-all": _ABORT,
+    # Where a flush with a time-out waits, this one is answered after it.
     "flush": 'curl -sS -X POST "$ENGINE/flush_cache"',
-    "flush-until-done": (
-        'for i in $(seq 100); do curl -fsS -X POST "$ENGINE/flush_cache" && break; sleep 0.2; done'
-    ),
+    "flush-until-done": f'for i in $(seq 100); do {_POST} "$ENGINE/flush_cache" && break; sleep 0.2; done',
+    "abort-and-flush": f'for i in $(seq 100); do {_ABORT}; {_POST} "$ENGINE/flush_cache" && break; sleep 0.2; done',
     "update": (
         f'curl -sS -X POST "$ENGINE/update_weights_from_disk" {_JSON}'
-        ' \'{"model_path": "PATH OF THE WEIGHTS", "flush_cache": true}\''
+        ' \'{"model_path": "PATH OF THE WEIGHTS", "weight_version": "VERSION", "flush_cache": true}\''
     ),
     "set-version": (
-        f'curl -fsS -X POST "$ENGINE/update_weight_version" {_JSON}'
+        f'{_POST} "$ENGINE/update_weight_version" {_JSON}'
         ' \'{"new_version": "VERSION", "abort_all_requests": false}\''
     ),
     "tokenizer-version": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -47,9 +48,14 @@ class Answer:
 async def ask(url: str, limits: Limits) -> Mapping[str, Answer]:
     """Path to answer, for each of PATHS; never raises for what the other side does."""
     # No proxy from the environment: an engine is inside, where a proxy leads out.
-    async with httpx.AsyncClient(timeout=limits.seconds, trust_env=False) as client:
+    async with httpx.AsyncClient(timeout=limits.seconds, trust_env=False, verify=_trusted(url)) as client:
         answers = await asyncio.gather(*(_get(client, url + path, limits) for path in PATHS))
     return dict(zip(PATHS, answers, strict=True))
+
+
+def _trusted(url: str) -> ssl.SSLContext | bool:
+    """The authorities of the system, or of SSL_CERT_FILE where it is set. Nothing is verified without TLS."""
+    return ssl.create_default_context() if url.lower().startswith("https:") else False
 
 
 async def _get(client: httpx.AsyncClient, url: str, limits: Limits) -> Answer:
@@ -60,7 +66,8 @@ async def _get(client: httpx.AsyncClient, url: str, limits: Limits) -> Answer:
                 return await _read(response)
     except TimeoutError:
         return Answer(problem=f"{LATE} {limits.seconds:g} s")
-    except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+    # A ValueError: a name that is no host's, or that no encoding of hosts takes.
+    except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, ValueError, OSError) as error:
         return Answer(problem=_why(error))
 
 
@@ -89,6 +96,8 @@ def _clock(date: str) -> float:
 def _why(error: Exception) -> str:
     if isinstance(error, httpx.ConnectError):
         return f"no connection: {str(error) or type(error).__name__}"
+    if isinstance(error, (httpx.ReadError, httpx.WriteError)):
+        return "the connection broke while it was asked; an engine behind TLS needs https://"
     if isinstance(error, httpx.RemoteProtocolError):
         return f"no HTTP: {error}"
     return f"{type(error).__name__}: {error}"

@@ -49,8 +49,11 @@ class Reading:
         self.lost = tuple(hook for hook, values in found.by("hook_applied", "hook").items() if min(values) == 0)
         self.stuck = tuple(p for p, values in found.by("stuck", "property").items() if max(values) == 1)
         self.paused_since = self._start("pause_start_timestamp_seconds")
+        # The flag without a start is a pause too, since when is not known.
+        self.paused = self.paused_since is not None or self._flag("paused")
         # In mode abort the tokenizer alone pauses, and no flush depends on a paused pass.
-        self.passes_paused = self._start("pause_start_timestamp_seconds", process="scheduler") is not None
+        start = self._start("pause_start_timestamp_seconds", process="scheduler")
+        self.passes_paused = start is not None or self._flag("paused", process="scheduler")
         self.updating_since = self._start("update_start_timestamp_seconds")
         self.loads = tuple(sorted({int(s.value) for s in found.of("weight_epoch")}))
         counted = {p: int(sum(values)) for p, values in found.by("violations_total", "property").items()}
@@ -71,6 +74,7 @@ class Reading:
             watched=self.watched,
             lost_hooks=self.lost,
             remedies=self.remedies,
+            paused=self.paused,
             paused_since=self.paused_since,
             paused_seconds=self._age(self.paused_since),
             updating_seconds=self._age(self.updating_since),
@@ -107,6 +111,10 @@ class Reading:
         starts = [s.value for s in self.found.of(name, **labels) if s.value > 0]
         return min(starts) if starts else None
 
+    def _flag(self, name: str, **labels: str) -> bool:
+        """Whether a gauge of 0 or 1 is 1 on some rank."""
+        return any(s.value for s in self.found.of(name, **labels))
+
     def _age(self, since: float | None) -> float | None:
         return None if since is None else round(max(0.0, self.now - since), 3)
 
@@ -114,23 +122,27 @@ class Reading:
         blockers = [b for b, values in self.found.by("flush_blocked", "ledger").items() if max(values) == 1]
         if not blockers and not self.stuck:
             return None
-        can, because = self._can_succeed(blockers)
-        return Flush([self._blocker(name) for name in blockers], can, because)
+        found = [self._blocker(name) for name in blockers]
+        can, because = self._can_succeed(found)
+        return Flush(found, can, because)
 
     def _blocker(self, ledger: str) -> Blocker:
         entries = int(sum(s.value for s in self.found.of("ledger_entries", ledger=ledger)))
         oldest = [s.value for s in self.found.of("ledger_oldest_timestamp_seconds", ledger=ledger) if s.value > 0]
         return Blocker(ledger, entries, self._age(min(oldest)) if oldest else None)
 
-    def _can_succeed(self, blockers: list[str]) -> tuple[str, str]:
+    def _can_succeed(self, blockers: list[Blocker]) -> tuple[str, str]:
         if self.stuck:
             return "no", "no paused pass retires what holds it back; this is proved, and no retry helps"
         unseen = sorted(self._needs(_FLUSHES) & set(self.lost))
         if unseen:
             return "unknown", f"hook {', '.join(unseen)} does not work"
-        if self.passes_paused and "running" in blockers:
-            return "unknown", "requests run; if this pause is in_place it keeps them until they are aborted"
-        return "yes", f"once {', '.join(blockers)} is done"
+        if self.passes_paused and any(blocker.name == "running" for blocker in blockers):
+            return "unknown", "requests run; if this pause is in_place it keeps them until it is resumed"
+        old = [blocker.name for blocker in blockers if (blocker.seconds or 0) > _LIMITS.settle]
+        if old:
+            return "unknown", f"no copy should take so long; what {', '.join(old)} waits for may be lost"
+        return "yes", f"once {', '.join(blocker.name for blocker in blockers)} is done"
 
     def _state(self) -> State:
         overdue = (self._age(self.updating_since) or 0) > _LIMITS.update
@@ -138,9 +150,14 @@ class Reading:
             return State.STUCK
         if self.violations or self._disagree:
             return State.VIOLATED
-        if self._blind or (self.flush is not None and self.flush.can_succeed == "unknown"):
+        if self._blind or self._forgotten or (self.flush is not None and self.flush.can_succeed == "unknown"):
             return State.CANNOT_TELL
         return State.HEALTHY
+
+    @property
+    def _forgotten(self) -> bool:
+        """Paused for so long that it is paged; whether somebody will resume it is not seen here."""
+        return (self._age(self.paused_since) or 0) > _LIMITS.paused
 
     @property
     def _disagree(self) -> bool:
@@ -165,6 +182,8 @@ class Reading:
 
     def _summary(self, state: State) -> str:
         parts = [f"paused {age(self.now - self.paused_since)}" if self.paused_since is not None else "running"]
+        if self.paused and self.paused_since is None:
+            parts = ["paused"]
         if self.updating_since is not None:
             parts.append(f"a weight update is being handled for {age(self.now - self.updating_since)}")
         if self.flush is not None:
@@ -179,6 +198,8 @@ class Reading:
             parts.append(f"not seen: {', '.join(self.lost)}")
         if self._silent:
             parts.append("its schedulers do not answer")
+        if state is State.CANNOT_TELL and self._forgotten:
+            parts.append("nobody has resumed it")
         if state is State.HEALTHY:
             parts.append(f"{len(self.watched)} properties watched")
         return "; ".join(parts)
@@ -196,7 +217,7 @@ class Reading:
             yield names.RANKS_DIFFER
         if self._versions_differ:
             yield names.VERSIONS
-        if (self._age(self.paused_since) or 0) > _LIMITS.paused:
+        if self._forgotten:
             yield names.PAUSED
         if self.lost:
             yield names.HOOK

@@ -74,7 +74,9 @@ class Diagnosis(msgspec.Struct, frozen=True):
     lost_hooks: Sequence[str] = ()
     remedies: Sequence[str] = ()
     """Active on all ranks."""
+    paused: bool = False
     paused_since: float | None = None
+    """None while running, and where the engine does not say since when."""
     paused_seconds: float | None = None
     updating_seconds: float | None = None
     """Age of the weight update that is being handled; None where none is."""

@@ -66,7 +66,12 @@ def scrape(body: bytes) -> Scrape:
     lines = text.splitlines()
     is_engine = any(line.startswith(ENGINE_PREFIXES) for line in lines)
     found: dict[str, list[Sample]] = {}
+    seen: set[tuple[str, frozenset[tuple[str, str]]]] = set()
     for name, sample in _samples(_ours(lines)):
+        key = name, frozenset(sample.labels.items())
+        if key in seen:
+            raise ScrapeError(f"/metrics has {sample.name} twice with the same labels; which one holds is not known")
+        seen.add(key)
         found.setdefault(name, []).append(sample)
     return Scrape({name: tuple(samples) for name, samples in found.items()}, is_engine)
 

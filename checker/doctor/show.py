@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import shlex
 import textwrap
 from collections.abc import Iterator, Sequence
 
@@ -61,7 +62,7 @@ def _facts(d: Diagnosis) -> Iterator[tuple[str, str]]:
 
 def _paused(d: Diagnosis) -> str:
     if d.paused_since is None or d.paused_seconds is None:
-        return "no"
+        return "yes; the engine does not say since when" if d.paused else "no"
     began = dt.datetime.fromtimestamp(d.paused_since, dt.UTC)
     return f"since {began:%Y-%m-%d %H:%M:%S} UTC ({age(d.paused_seconds)})"
 
@@ -88,7 +89,7 @@ def _advice(runbooks: Sequence[str], url: str) -> Iterator[str]:
     first, *others = runbooks
     yield ""
     yield f"What to do now (runbook {first}):"
-    yield f"  ENGINE={url}"
+    yield f"  ENGINE={shlex.quote(url)}"
     for number, step in enumerate(runbook_texts()[first].now, 1):
         yield from _wrapped(_LINK.sub(r"\1", step.text), f"  {number}. ")
         yield from (f"     {command}" for command in step.commands)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 from checker.doctor.diagnose import diagnose
@@ -13,6 +16,35 @@ from checker.doctor.results import SCHEMA, Diagnosis, Report, State, worst
 from spec.errors import QuiesceError
 
 _AT_ONCE = 64
+_MOST_BYTES = 2**20
+"""Of a file of URLs: tens of thousands of engines."""
+_LONGEST_SHOWN = 100
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class _Threads(ThreadPoolExecutor):
+    """A thread of its own for each call, waited for by nobody.
+
+    Names of hosts are looked up in threads that cannot be stopped. In a pool a few names that hang would hold up all
+    other engines, and the end of the process.
+    """
+
+    def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
+        future: Future[_T] = Future()
+
+        def work() -> None:
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the future
+                future.set_exception(error)
+
+        if future.set_running_or_notify_cancel():
+            threading.Thread(target=work, daemon=True).start()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - as in the base class
+        """Nothing to wait for."""
 
 
 class EngineUrlError(QuiesceError):
@@ -36,9 +68,13 @@ def engine_urls(given: Sequence[str], file: str | None) -> list[str]:
 
 def _from_file(file: str) -> list[str]:
     try:
-        lines = Path(file).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        with Path(file).open("rb") as stream:
+            content = stream.read(_MOST_BYTES + 1)
+        lines = content.decode("utf-8-sig").splitlines()
+    except (OSError, ValueError) as error:
         raise EngineUrlError(f"--urls {file} cannot be read: {error}") from error
+    if len(content) > _MOST_BYTES:
+        raise EngineUrlError(f"--urls {file} is larger than {_MOST_BYTES} bytes; give a file with one URL a line")
     texts = [line.partition("#")[0].strip() for line in lines]
     return [_base(text, f"{file}:{number}") for number, text in enumerate(texts, 1) if text]
 
@@ -51,7 +87,8 @@ def _base(url: str, place: str) -> str:
     except ValueError:
         valid = False
     if not valid or parts.query or parts.fragment:
-        raise EngineUrlError(f"{place}: {url!r} is not the base URL of an engine; valid: http://HOST:PORT")
+        shown = repr(url if len(url) <= _LONGEST_SHOWN else url[:_LONGEST_SHOWN] + "…")
+        raise EngineUrlError(f"{place}: {shown} is not the base URL of an engine; valid: http://HOST:PORT")
     return url.rstrip("/")
 
 
@@ -62,6 +99,7 @@ def visit(urls: Sequence[str], limits: Limits) -> Report:
 
 
 async def _all(urls: Sequence[str], limits: Limits) -> list[Diagnosis]:
+    asyncio.get_running_loop().set_default_executor(_Threads())
     turn = asyncio.Semaphore(_AT_ONCE)
 
     async def one(url: str) -> Diagnosis:

@@ -22,6 +22,7 @@ from engine_hooks.monitor_text import HOOKS, NEEDS, blocker_names
 from engine_hooks.sglang.tokenizer import SERIES
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Iterator, Mapping
 
 NOW = 1_800_000_000
@@ -113,7 +114,7 @@ def engine(metrics: bytes, scheduler: str = "default", tokenizer: str = "default
 
 
 @contextmanager
-def served(pages: Mapping[str, Page]) -> Iterator[str]:
+def served(pages: Mapping[str, Page], tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """The base URL of a server with these pages; 404 for all others. Its clock shows NOW."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -128,10 +129,12 @@ def served(pages: Mapping[str, Page]) -> Iterator[str]:
         def log_message(self, *_: object) -> None: ...
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         server.server_close()

@@ -26,6 +26,15 @@ def running_in_place(sink: PrometheusSink) -> None:
     sink.gauge("flush_blocked", ("running",), 1)
 
 
+def just_blocked(sink: PrometheusSink) -> None:
+    repaired(sink)
+    sink.gauge("ledger_oldest_timestamp_seconds", ("write_through",), NOW - 119)
+
+
+def paused_without_a_start(sink: PrometheusSink) -> None:
+    sink.gauge("paused", ("scheduler",), 1)
+
+
 def no_region(sink: PrometheusSink) -> None:
     blocked(sink)
     sink.gauge("hook_applied", ("stuck_region",), 0)
@@ -60,9 +69,12 @@ ENGINES: dict[str, tuple[dict[str, Page], str]] = {
     "healthy": (engine(exported(idle, idle)), "healthy"),
     "stuck": (engine(exported(stuck), "v2", "default"), "stuck"),
     "stuck-on-one-rank": (engine(exported(blocked, stuck)), "stuck"),
-    "blocked": (engine(exported(repaired)), "healthy"),
+    # A copy that is younger than the pager's patience, and one that is not.
+    "blocked": (engine(exported(just_blocked)), "healthy"),
+    "blocked-for-long": (engine(exported(repaired)), "cannot tell"),
     "running-in-place": (engine(exported(running_in_place)), "cannot tell"),
-    "paused-for-hours": (engine(exported(lambda sink: paused(sink, 7500))), "healthy"),
+    "paused-for-hours": (engine(exported(lambda sink: paused(sink, 7500))), "cannot tell"),
+    "paused-without-a-start": (engine(exported(paused_without_a_start)), "healthy"),
     "no-region": (engine(exported(no_region)), "cannot tell"),
     "no-region-while-running": (engine(exported(no_region_now)), "healthy"),
     # Paused by mode abort, of which the scheduler is told nothing; its last own pause had no region.

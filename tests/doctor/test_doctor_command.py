@@ -15,7 +15,9 @@ import msgspec
 import pytest
 from engines import engine, exported, idle, served, stuck
 
-from checker.doctor.results import Report
+from checker.doctor.results import Diagnosis, Report
+from checker.doctor.show import in_full
+from checker.doctor.visit import EngineUrlError, engine_urls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,6 +92,42 @@ def test_a_bad_line_of_a_file_is_named(tmp_path: Path) -> None:
     file = tmp_path / "engines"
     file.write_text("http://a:1\nb:2\n")
     assert f"{file}:2: 'b:2'" in doctor("--urls", str(file)).stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"\x89PNG\r\n\xff\xfe", "cannot be read"),
+        (b"http://a:1\n\0\n", "engines:2: '\\x00' is not the base URL"),
+        (b"http://a:1\n" + b"x" * 5000, f"engines:2: '{'x' * 100}…' is not the base URL"),
+        (b"http://a:1\n\x1b[2Jb:2\n", r"engines:2: '\x1b[2Jb:2' is not the base URL"),
+        (b"# only comments\n\n", "no engine to ask"),
+        (b"#" * (2**20 + 1), "is larger than 1048576 bytes"),
+    ],
+    ids=["bytes", "nul", "a long line", "escapes", "nothing", "huge"],
+)
+def test_a_file_of_junk_is_bad_input(content: bytes, says: str, tmp_path: Path) -> None:
+    file = tmp_path / "engines"
+    file.write_bytes(content)
+    done = doctor("--urls", str(file))
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "\x1b" not in done.stderr
+    assert len(done.stderr) < 400
+
+
+def test_a_file_without_an_end_and_a_name_with_a_nul() -> None:
+    assert "is larger than 1048576 bytes" in doctor("--urls", "/dev/zero").stderr
+    with pytest.raises(EngineUrlError, match="cannot be read: embedded null byte"):
+        engine_urls([], "a\0b")
+
+
+def test_what_is_to_be_pasted_is_quoted(ill: str) -> None:
+    text = doctor("--url", f"{ill}/$(reboot)").stdout
+    assert "/$(reboot): unreachable" in text
+    found = Diagnosis(f"{ill}/$(reboot)", "stuck", "", runbooks=("FlushCannotSucceed",))
+    assert f"  ENGINE='{ill}/$(reboot)'" in list(in_full(found))
 
 
 def test_watch_says_what_changes_and_ctrl_c_ends_it_with_the_last_exit_code() -> None:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from typing import TYPE_CHECKING
+import re
+import shutil
+import socket
+import ssl
+import struct
+import subprocess
+import threading
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from engines import NOW, SGLANG, Page, blocked, engine, exported, idle, listening, model_info, served, server_info
@@ -16,12 +23,12 @@ from checker.doctor.show import in_full, one_line_each
 from checker.doctor.visit import visit
 
 if TYPE_CHECKING:
-    import socket
-    import threading
     from collections.abc import Callable
+    from pathlib import Path
 
 HEALTHY = exported(idle)
 SECONDS = 1.0
+OPENSSL = shutil.which("openssl") or ""
 OK = b"HTTP/1.1 200 OK\r\n"
 
 
@@ -68,6 +75,10 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "a label is missing": (
         changed(STUCK, b"quiesce_stuck 1.0"),
         "quiesce_stuck lacks the labels dp_rank, pp_rank, property, tp_rank",
+    ),
+    "twice with other values": (
+        changed(STUCK, STUCK + b"\n" + STUCK[:-3] + b"1.0"),
+        "quiesce_stuck twice with the same labels; which one holds is not known",
     ),
     "a brace is missing": (changed(STUCK, b'quiesce_stuck{dp_rank="0" 1.0'), "/metrics cannot be parsed"),
     "a long line": (
@@ -116,6 +127,19 @@ def test_a_status_that_is_not_200(status: int, headers: dict[str, str]) -> None:
     assert (found.state, found.summary) == ("unreachable", f"/metrics: HTTP status {status}")
 
 
+def test_what_an_answer_is_called_does_not_matter() -> None:
+    assert with_metrics(HEALTHY, headers={"Content-Type": "application/json"}).state == "healthy"
+    assert with_metrics(HEALTHY, headers={"Content-Type": "\xff"}).state == "healthy"
+
+
+def test_a_compressed_answer_that_does_not_say_so_is_not_text() -> None:
+    found = with_metrics(gzip.compress(HEALTHY))
+    assert (found.state, found.summary.partition(": ")[2]) == (
+        "unreachable",
+        "/metrics is not text (byte 1 is not UTF-8)",
+    )
+
+
 def test_a_compressed_answer_is_not_unpacked() -> None:
     found = with_metrics(gzip.compress(b"\0" * 10**7), headers={"Content-Encoding": "gzip"})
     assert found.state == "cannot tell"
@@ -150,6 +174,11 @@ def drip(start: bytes, part: bytes) -> Callable[[socket.socket, threading.Event]
     return talk
 
 
+def reset(connection: socket.socket, _stop: threading.Event) -> None:
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
 TALKS: dict[str, tuple[Callable[[socket.socket, threading.Event], object], str]] = {
     "an endless body": (endless, "/metrics: "),
     "a body that drips": (drip(OK + b"\r\n", b"x"), "/metrics: no whole answer within 1 s"),
@@ -157,6 +186,7 @@ TALKS: dict[str, tuple[Callable[[socket.socket, threading.Event], object], str]]
     "silence": (lambda _, stop: stop.wait(), "/metrics: no whole answer within 1 s"),
     "another protocol": (lambda c, _: c.sendall(b"SSH-2.0-OpenSSH_9.2\r\n"), "/metrics: no HTTP: "),
     "a closed connection": (lambda c, _: c.close(), "/metrics: no HTTP: "),
+    "a connection that is reset": (reset, "/metrics: the connection broke while it was asked; an engine behind TLS"),
     "half a body": (lambda c, _: c.sendall(OK + b"Content-Length: 100\r\n\r\nabc"), "/metrics: no HTTP: "),
     "endless headers": (drip(OK, b"A: " + b"b" * 60_000 + b"\r\n"), "/metrics: no HTTP: "),
 }  # fmt: skip
@@ -186,6 +216,69 @@ def test_nobody_listens() -> None:
     found = asked(url)
     assert found.state == "unreachable"
     assert found.summary.startswith("/metrics: no connection: ")
+
+
+def test_tls_to_an_engine_without_it() -> None:
+    with served(engine(HEALTHY)) as url:
+        found = asked(url.replace("http://", "https://"))
+    assert found.state == "unreachable"
+    assert re.match(r"/metrics: no connection: .*SSL", found.summary)
+
+
+@pytest.mark.skipif(not OPENSSL, reason="it makes the certificate")
+def test_tls_with_an_authority_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, certificate = str(tmp_path / "key"), str(tmp_path / "certificate")
+    made = ["-nodes", "-keyout", key, "-out", certificate, "-days", "2", "-subj", "/CN=engine"]
+    names = ["-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([OPENSSL, "req", "-x509", "-newkey", "rsa:2048", *made, *names], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with served(engine(HEALTHY), context) as url:
+        found = asked(url)
+        assert found.state == "unreachable"
+        assert "CERTIFICATE_VERIFY_FAILED" in found.summary
+        monkeypatch.setenv("SSL_CERT_FILE", certificate)
+        assert asked(url).state == "healthy"
+
+
+@pytest.mark.parametrize(
+    "host", ["a" * 70, "a..b", "xn--" + "9" * 30, "ü" * 300, "[::1%25nowhere]"], ids=["long", "dots", "xn", "ü", "zone"]
+)
+def test_a_name_that_is_no_hosts(host: str) -> None:
+    found = asked(f"http://{host}:1")
+    assert found.state == "unreachable"
+    assert found.summary.startswith("/metrics: ")
+
+
+@pytest.mark.timeout(60)
+def test_names_that_are_looked_up_without_end_hold_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered, real = threading.Event(), socket.getaddrinfo
+
+    def lookup(host: object, *more: Any, **options: Any) -> object:
+        if b"slow" in (host if isinstance(host, bytes) else str(host).encode()):
+            answered.wait()
+        return real(host, *more, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
+    try:
+        with served(engine(HEALTHY)) as url:
+            slow = [f"http://slow-{number}.invalid:1" for number in range(40)]
+            states = [d.state for d in visit([*slow, url], Limits(SECONDS)).engines]
+        assert states == ["unreachable"] * 40 + ["healthy"]
+        assert not answered.is_set()
+    finally:
+        answered.set()
+
+
+@pytest.mark.timeout(60)
+def test_fifty_engines_of_which_some_hang() -> None:
+    pages = {f"/e{number}{path}": page for number in range(40) for path, page in engine(HEALTHY).items()}
+    with listening(lambda _, stop: stop.wait()) as hung, served(pages) as url:
+        urls = [f"{hung if number % 5 == 0 else url}/e{number * 4 // 5}" for number in range(50)]
+        found = visit(urls, Limits(5)).engines
+    assert [d.url for d in found] == urls
+    assert [d.state for d in found] == ["unreachable" if number % 5 == 0 else "healthy" for number in range(50)]
+    assert {d.summary for d in found if d.state == "unreachable"} == {"/metrics: no whole answer within 5 s"}
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 import requests
-from harness import PROMPT, REMEDY, WAIT_SECONDS, Engine, Models, Setup, wait_until
+from harness import PROMPT, REMEDY, WAIT_SECONDS, Engine, Models, Reply, Setup, Stream, prompt, wait_until
 from pager import BOUND_SECONDS, HOST, RECENT, Pager, paging
 
 from checker.alerts.generate import generated
@@ -37,6 +38,8 @@ pytestmark = pytest.mark.engine
 
 ROOT = Path(__file__).resolve().parents[2]
 STUCK = "FlushCannotSucceed"
+LONG = 400
+"""Tokens of a request that is not to end by itself while a test looks."""
 PROVOKED = {STUCK, "PausedFlushSucceedsViolated", "UpdateFlushesViolated", "WeightUpdateFailed"}
 """What the founding case fires: that no flush can succeed, that one could not, and what the trainer was answered."""
 
@@ -144,7 +147,7 @@ def test_a_run_without_provocation_pages_nobody(stage: Stage) -> None:
     assert pager.pages == []
     assert pager.query("ALERTS") == []
     found = diagnosis(engine)
-    assert (found.state, found.engine, found.ranks, len(found.watched)) == ("healthy", "sglang 0.5.23", 1, 8)
+    assert (found.state, found.engine, found.ranks, len(found.watched)) == ("healthy", "sglang 0.5.23", 1, 9)
     assert list(found.weight_loads) == [2]
 
 
@@ -154,7 +157,7 @@ def test_the_rules_are_the_committed_ones_but_for_one_duration(stage: Stage) -> 
         r"(\[|offset )5m\b", rf"\g<1>{RECENT.durations.recent}s", committed
     )
     loaded = requests.get(f"{stage.pager.url}/api/v1/rules", timeout=30).json()["data"]["groups"]
-    assert sum(len(group["rules"]) for group in loaded) == 24
+    assert sum(len(group["rules"]) for group in loaded) == 25
 
 
 def _names(pager: Pager) -> set[str]:
@@ -188,16 +191,92 @@ def test_the_dashboard_and_the_rules_query_what_the_engine_exports(stage: Stage)
 
 def test_every_request_of_the_runbooks_is_one_that_the_engine_answers(stage: Stage) -> None:
     engine = stage.engine()
-    order = ["pause", "abort-all", "flush-until-done", "continue", "flush", "pause-abort", "continue"]
+    order = [
+        "pause",
+        "abort-all",
+        "flush-until-done",
+        "continue",
+        "flush",
+        "pause-abort",
+        "continue",
+        "abort-and-flush",
+    ]
     answers = {name: run(COMMANDS[name], engine) for name in order}
-    assert "Cache flushed" in answers["flush"]
+    assert all("Cache flushed" in answers[name] for name in ("flush", "flush-until-done", "abort-and-flush"))
     assert run(COMMANDS["tokenizer-version"], engine).strip() == "default"
     assert run(COMMANDS["scheduler-versions"], engine).strip() == "['default']"
-    assert '"success":true' in run(COMMANDS["update"].replace("PATH OF THE WEIGHTS", str(stage.models.old)), engine)
-    # That of the doctor and `set-version` are in the test of the founding case.
+    assert '"success":true' in run(with_weights(COMMANDS["update"], stage.models.old, "v1"), engine)
+    assert run(COMMANDS["scheduler-versions"], engine).strip() == "['v1']"
+    assert '"success":true' in run(COMMANDS["set-version"].replace("VERSION", "default"), engine)
+    assert run(COMMANDS["tokenizer-version"], engine).strip() == "default"
+    # That of the doctor is in the test of the founding case.
     assert {*order, "tokenizer-version", "scheduler-versions", "update", "doctor", "set-version"} == set(COMMANDS)
     shown = run(command("series stuck|paused"), engine)
     assert 'quiesce_stuck{dp_rank="0",pp_rank="0",property="paused-flush-succeeds",tp_rank="0"} 0.0' in shown
+
+
+def with_weights(line: str, weights: Path, version: str) -> str:
+    """A command with what a person puts in."""
+    return line.replace("PATH OF THE WEIGHTS", str(weights)).replace("VERSION", version)
+
+
+def running_request(engine: Engine) -> Stream:
+    """A request that decodes, with no copy in flight."""
+    stream = engine.generate(PROMPT, LONG)
+    stream.wait_tokens(1)
+    engine.rank.wait_idle()
+    stream.wait_tokens(len(stream.output_ids) + 4)
+    return stream
+
+
+def test_what_a_pause_in_place_keeps_is_retracted_and_goes_on(stage: Stage) -> None:
+    engine = stage.engine()
+    stream = running_request(engine)
+    engine.pause("in_place")
+    assert not engine.flush().success
+    found = diagnosis(engine)
+    assert found.flush is not None
+    assert (found.state, found.flush.can_succeed) == ("cannot tell", "unknown")
+    assert [blocker.name for blocker in found.flush.blockers] == ["running"]
+    pause, flush = (COMMANDS[name] for name in ("pause", "flush-until-done"))
+    assert [pause, flush] == [line for line in commands_of("FlushBlockedTooLong") if line in (pause, flush)][-2:]
+    run(pause, engine)
+    assert "Cache flushed" in run(flush, engine)
+    engine.continue_()
+    stream.result()
+
+
+def test_an_abort_ends_what_a_pause_in_place_keeps_only_after_the_resume(stage: Stage) -> None:
+    engine = stage.engine()
+    stream = running_request(engine)
+    engine.pause("in_place")
+    run(COMMANDS["abort-all"], engine)
+    assert [engine.flush().success for _ in range(3)] == [False] * 3
+    assert stream.running
+    run(COMMANDS["continue"], engine)
+    assert "Cache flushed" in run(COMMANDS["abort-and-flush"], engine)
+    wait_until(lambda: not stream.running, "the request has ended")
+    assert len(stream.output_ids) < LONG
+
+
+def test_a_flush_without_a_time_out_is_answered_after_the_one_that_waits(stage: Stage) -> None:
+    engine = stage.engine()
+    stream = running_request(engine)
+    engine.pause("retract")
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(engine.flush, 3)
+        engine.wait_metric(1, "quiesce_flush_blocked", ledger="waiting")
+        assert "Cache flushed" in run(COMMANDS["flush"], engine)
+        assert waits.result() == Reply(success=False, message="Timed out waiting for idle state.")
+        # What waits is ended, and the flush that waits for it is granted.
+        waits = pool.submit(engine.flush, 60)
+        engine.wait_metric(1, "quiesce_flush_blocked", ledger="waiting")
+        run(COMMANDS["abort-all"], engine)
+        assert waits.result().success
+    engine.continue_()
+    wait_until(lambda: not stream.running, "the request has ended")
+    stage.pager.wait_scrapes(2)
+    wait_until(lambda: not stage.pager.firing(), "all are resolved")
 
 
 def test_the_founding_case_pages_in_time_and_its_runbook_ends_it(
@@ -221,7 +300,7 @@ def test_the_founding_case_pages_in_time_and_its_runbook_ends_it(
     the_doctor_knows(engine, time.monotonic() - provoked)
     engine.rank.d2h.release()
     resumed = time.monotonic()
-    follow_the_runbook(engine, stage.models.new)
+    follow_the_runbook(engine, stage.models.new, "v2")
     resolved = pager.wait_page(STUCK, resumed, firing=False)
     say(capsys, f"{STUCK}: resolved {resolved.at - resumed:.1f} s after its runbook was begun")
     wait_until(lambda: not pager.firing(), "all are resolved")
@@ -248,18 +327,29 @@ def the_doctor_knows(engine: Engine, paused: float) -> None:
     assert "held back by write_through" in done.stdout
 
 
-def follow_the_runbook(engine: Engine, weights: Path) -> None:
+def follow_the_runbook(engine: Engine, weights: Path, version: str) -> None:
     """The commands of `What to do now`, as they are written."""
     commands = commands_of(STUCK)
     assert len(commands) == 4
-    answers = [run(line.replace("PATH OF THE WEIGHTS", str(weights)), engine) for line in commands]
+    answers = [run(with_weights(line, weights, version), engine) for line in commands]
     assert "Cache flushed" in answers[2]
     assert '"success":true' in answers[3]
-    # An update without a version leaves those that differ, until both are told.
-    assert engine.metrics().value("quiesce_version_mismatch") == 1
-    run(COMMANDS["set-version"].replace("VERSION", "v2"), engine)
     assert engine.metrics().value("quiesce_version_mismatch") == 0
-    assert diagnosis(engine).versions == {"scheduler": ("v2",), "tokenizer": ("v2",)}
+    assert diagnosis(engine).versions == {"scheduler": (version,), "tokenizer": (version,)}
+
+
+def test_the_runbook_ends_also_what_came_during_the_pause(stage: Stage) -> None:
+    engine, pager = stage.engine(), stage.pager
+    before = time.monotonic()
+    provoke(engine, stage.models.old, "v2b")
+    pager.wait_page(STUCK, before)
+    parked = engine.generate(prompt(600, 11), LONG)
+    engine.rank.d2h.release()
+    follow_the_runbook(engine, stage.models.old, "v2b")
+    wait_until(lambda: not parked.running, "the request has ended")
+    # Without the aborts it would have been answered whole, from the cache of the old weights.
+    assert len(parked.output_ids) < LONG
+    wait_until(lambda: not pager.firing(), "all are resolved")
 
 
 def test_restarted_with_the_remedy_the_alert_is_resolved_and_stays_away(
