@@ -79,10 +79,9 @@ class Incident(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Outside(msgspec.Struct, forbid_unknown_fields=True):
-    """One incident that the model does not speak of, and why."""
+    """One incident, or a part of one, that the model does not speak of, and why."""
 
     id: str
-    link: str
     why: str
 
 
@@ -118,6 +117,11 @@ def outside() -> list[Outside]:
     return msgspec.convert(tomllib.loads(OUTSIDE.read_text(encoding="utf-8"))["outside"], list[Outside])
 
 
+def parts() -> list[Outside]:
+    """What of the incidents in the suite it does not express."""
+    return msgspec.convert(tomllib.loads(OUTSIDE.read_text(encoding="utf-8"))["parts"], list[Outside])
+
+
 def defective(incident: Incident) -> Profile:
     """The base with the defect."""
     return _laid_over(incident, incident.defect)
@@ -129,7 +133,10 @@ def repaired(incident: Incident) -> Profile:
 
 
 def _laid_over(incident: Incident, difference: Difference) -> Profile:
-    profile = load_profile(incident.base.profile).with_remedies([*incident.base.remedies, *difference.remedies])
+    name = incident.base.profile
+    profile = load_profile(str(FOLDER / name) if name.endswith(".toml") else name).with_remedies(
+        [*incident.base.remedies, *difference.remedies]
+    )
     path = str(FOLDER / f"{incident.id}.toml")
     return profile.with_difference(incident.base.set, path).with_difference(difference.set, path)
 

@@ -29,6 +29,7 @@ def test_bundled_profiles():
         "sglang-0.5.23-limits",
         "sglang-0.5.23-no-flag",
         "sglang-0.5.23-prefill",
+        "sglang-0.5.23-ranks",
     ]
 
 
