@@ -63,7 +63,8 @@ def _stuck(case: Case) -> Reason:
     moves = case.protocol.ledgers[name].facts.moves
     reapers = {m.by for m in moves if m.to == RETIRED and m.by in case.protocol.profile.primitives}
     steps = {split(step)[0] for step in (*loop.paused, *loop.running)}
-    if any(step.state.get("spinning") for step in case.run.steps[case.run.loop_from or 0 :]):
+    here = loop.paused if case.run.last["paused"] else loop.running
+    if "spinning" in case.run.last and "yield" not in here:
         return Reason(f"{name}: the loop spins and no storage thread gets the interpreter", name, reaper)
     if not reapers & steps:
         return Reason(f"{name} is reaped by no step of this loop", name, reaper)
