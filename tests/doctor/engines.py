@@ -113,6 +113,11 @@ def engine(metrics: bytes, scheduler: str = "default", tokenizer: str = "default
     return {"/metrics": Page(metrics), "/server_info": server_info(scheduler), "/model_info": model_info(tokenizer)}
 
 
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 256
+    """It stands for many engines, each asked three times at once; by default five may wait."""
+
+
 @contextmanager
 def served(pages: Mapping[str, Page], tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """The base URL of a server with these pages; 404 for all others. Its clock shows NOW."""
@@ -128,7 +133,7 @@ def served(pages: Mapping[str, Page], tls: ssl.SSLContext | None = None) -> Iter
 
         def log_message(self, *_: object) -> None: ...
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = _Server(("127.0.0.1", 0), Handler)
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
