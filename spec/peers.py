@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from spec.extra import Extra, Part, Rule
-from spec.terms import BoolTerm, NatTerm, conj, disj, least, minus, nat, neg
+from spec.terms import BoolTerm, NatTerm, conj, disj, ite, least, minus, nat, neg
 from spec.tla import Always, Draft, EachStep, Fairness, Sort, Variable
 
 if TYPE_CHECKING:
@@ -67,7 +67,9 @@ class Peer(Extra):
 
     def WaitsTooLong(self, s: Draft) -> None:
         """A waiting request is ended: by one rank for both, or by the clock of the other rank, for itself."""
-        s.when(s.waiting > s.peer_short, s.waiting > 0, neg(s.gate_closed))
+        mine = self.steps.mine  # the followed request is not one of them, so that those ahead of it are counted right
+        others = ite(s.mine_waiting, s.waiting - s.mine_ahead - 1, s.waiting) if mine else s.waiting
+        s.when(others > s.peer_short, neg(s.gate_closed))
         if self.facts.clocks == "per-rank":
             s.peer_short += 1
         else:

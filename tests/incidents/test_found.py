@@ -67,3 +67,24 @@ def test_found_beyond_the_incidents(case: tuple[str, tuple[str, ...], str, str, 
         assert reason.startswith(wanted)
     else:
         assert verdicts == ["proved"] * wanted
+
+
+# The verdict of every property of the catalogue, in its order.
+WHOLE = [
+    ("-ranks", (REAP,), "overlap in_place none", "- - R R P - P R P P P R P R R R - R P R - R -"),
+    ("-buffer", (REAP, "flush-drops-staged"), "normal retract file", "P R R R P P P R P P P P P R R R P - P R - P -"),
+]
+
+
+@pytest.mark.parametrize("case", WHOLE, ids=lambda case: case[0])
+def test_every_property_of_the_profiles_that_use_it(case: tuple[str, tuple[str, ...], str, str]) -> None:
+    more, remedies, place, wanted = case
+    profile = load_profile("sglang-0.5.23" + more).with_remedies(remedies)
+    loop, mode, storage = place.split()
+    matrix = profile.configuration
+    bench = Workbench(profile, Configuration(loop, mode, storage, matrix.write_policy, matrix.host_mode, matrix.ranks))
+    letters = []
+    for prop in catalogue().values():
+        silent = bench.not_applicable(prop)
+        letters.append("-" if silent else bench.decide(prop)[-1].verdict.value[0].upper())
+    assert " ".join(letters) == wanted
