@@ -9,10 +9,11 @@ from typing import Any
 
 from checker.proof.interpreter import Choices, Interpreter, State, Step, Value
 from checker.proof.refute import Refutation, Stuck
-from checker.proof.unroll import Run
+from checker.proof.system import System
+from checker.proof.unroll import Run, pure_counters
 from checker.translate import to_python
-from spec.terms import NEXT, BoolTerm
-from spec.tla import Always, Claim, EachStep, Fairness, LeadsTo
+from spec.terms import NEXT, BoolTerm, conj, free_names, neg
+from spec.tla import Always, Claim, EachStep, Fairness, FinitelyOften, LeadsTo, Spec
 
 
 class UnconfirmedError(Exception):
@@ -51,7 +52,7 @@ def confirm(interpreter: Interpreter, claim: Claim, refutation: Refutation, piec
     if refutation.stuck is not None:
         _check_stuck(interpreter, refutation.stuck, found)
     if run.loop_from is not None:
-        _check_loop(piece, run, found)
+        _check_loop(piece, claim, run, found)
     if not _breaks(interpreter, claim, found, closed=refutation.stuck is not None):
         raise UnconfirmedError("the run does not break the claim")
     return found
@@ -63,13 +64,14 @@ def _check_stuck(interpreter: Interpreter, stuck: Stuck, run: Confirmed) -> None
         raise UnconfirmedError("the run does not end in the stuck region")
 
 
-def _check_loop(piece: Interpreter, run: Run, found: Confirmed) -> None:
+def _check_loop(piece: Interpreter, claim: Claim, run: Run, found: Confirmed) -> None:
     """The loop ends where it began, and each fair action is taken in it or disabled somewhere in it."""
     states = [found.initial, *(s.state for s in found.steps)]
     if run.loop_from not in range(len(states)):
         raise UnconfirmedError(f"the loop would begin at step {run.loop_from} of {len(found.steps)}")
     loop = [{v: s[v] for v in piece.spec.init} for s in states[run.loop_from :]]
-    if any(loop[0][v] != loop[-1][v] for v in loop[0] if v not in run.ignored):
+    moved = {v for v in loop[0] if loop[0][v] != loop[-1][v]}
+    if moved and not moved <= run.ignored & _unread(piece.spec, claim):
         raise UnconfirmedError("the loop does not end where it began")
     moves = zip(found.steps[run.loop_from :], pairwise(loop), strict=True)
     taken = {step.action for step, (before, after) in moves if before != after}
@@ -79,6 +81,13 @@ def _check_loop(piece: Interpreter, run: Run, found: Confirmed) -> None:
         off = [not any(piece.changes(dict(state), a.name) for a in actions) for state in loop]
         if not (any(off) if actions[0].fairness is Fairness.WEAK else all(off)):
             raise UnconfirmedError(f"the loop is not fair to {unit}")
+
+
+def _unread(spec: Spec, claim: Claim) -> frozenset[str]:
+    """The counters whose value nothing follows from: a loop may end with others than it began with."""
+    if isinstance(claim, LeadsTo):
+        return pure_counters(System(spec)) - free_names(conj(claim.pending, neg(claim.goal)))
+    return pure_counters(System(spec)) - free_names(claim.during) if isinstance(claim, FinitelyOften) else frozenset()
 
 
 def _complete(interpreter: Interpreter, state: State, step: Step) -> Choices:
@@ -92,20 +101,25 @@ def _complete(interpreter: Interpreter, state: State, step: Step) -> Choices:
 
 def _breaks(interpreter: Interpreter, claim: Claim, run: Confirmed, *, closed: bool) -> bool:
     states: Sequence[Mapping[str, Value]] = [run.initial, *(s.state for s in run.steps)]
+    tail = states[run.loop_from :] if run.loop_from is not None else []
     if isinstance(claim, Always):
         return not interpreter.holds(claim.holds)(run.last)
     if isinstance(claim, EachStep):
-        return run.steps[-1].action not in claim.but and not over(claim.holds)(states[-2], states[-1])
+        last = run.steps[-1:]
+        return bool(last) and last[0].action not in claim.but and not over(claim.holds)(states[-2], states[-1])
     if isinstance(claim, LeadsTo):
-        return (closed or run.loop_from is not None) and _never_reaches(interpreter, claim, states)
-    tail = states[run.loop_from :] if run.loop_from is not None else []
+        return (closed or run.loop_from is not None) and _never_reaches(interpreter, claim, states, tail)
     during = interpreter.holds(claim.during)
     return all(map(during, tail)) and any(starmap(over(claim.event), pairwise(tail)))
 
 
-def _never_reaches(interpreter: Interpreter, claim: LeadsTo, states: Sequence[Mapping[str, Value]]) -> bool:
-    """From some state in which it is pending on, the goal holds nowhere."""
+def _never_reaches(
+    interpreter: Interpreter, claim: LeadsTo, states: Sequence[Mapping[str, Value]], loop: Sequence[Mapping[str, Value]]
+) -> bool:
+    """From some state in which it is pending on, the goal holds nowhere: nor in the loop, which comes again."""
     pending, goal = interpreter.holds(claim.pending), interpreter.holds(claim.goal)
+    if any(map(goal, loop)):
+        return False
     return any(pending(s) and not any(map(goal, states[i:])) for i, s in enumerate(states))
 
 

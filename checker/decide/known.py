@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from checker.confirm import UnconfirmedError
@@ -9,16 +10,27 @@ from checker.decide.decided import Decided, Trail, refuted
 from checker.decide.liveness import way_into
 from checker.proof.carry import carried, carried_region
 from checker.proof.refute import refute_by_stuck_region
+from checker.proof.system import UndecidedError
 from checker.subject import Slice, Subject
 from checker.verdict import Verdict
 from spec.properties import Part
+
+_Way = Callable[[Subject, Part, Slice, Trail], Decided | None]
 
 
 def known(subject: Subject, part: Part, piece: Slice, trail: Trail) -> Decided | None:
     """What decided the claim in an earlier search, or in the configuration before; what is cheaper to check first."""
     cheap = trail.found is not None and trail.found.carried
     first, second = (_carried, _kept) if cheap else (_kept, _carried)
-    return first(subject, part, piece, trail) or second(subject, part, piece, trail)
+    return _tried(first, subject, part, piece, trail) or _tried(second, subject, part, piece, trail)
+
+
+def _tried(way: _Way, subject: Subject, part: Part, piece: Slice, trail: Trail) -> Decided | None:
+    """What is too hard to check is passed over like what does not hold: it must not keep the search from deciding."""
+    try:
+        return way(subject, part, piece, trail)
+    except UndecidedError:
+        return None
 
 
 def _carried(subject: Subject, part: Part, piece: Slice, trail: Trail) -> Decided | None:

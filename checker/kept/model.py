@@ -95,6 +95,7 @@ class Kept(msgspec.Struct, frozen=True, dict=True):
 def load_kept(profile: Profile, seed: int) -> Kept | None:
     """What was found with this seed; None where nothing is kept: for a profile that is not a bundled one, first of all.
 
+    A file that cannot be read or is broken keeps nothing: what it saves is time.
     With remedies that have no file of their own it is that of the profile without them: most is the same in both.
     """
     if profile.path != bundled_path(profile.name):
@@ -102,7 +103,10 @@ def load_kept(profile: Profile, seed: int) -> Kept | None:
     folder = files("checker") / "kept"
     for name in (file_name(profile), f"{profile.name}.json"):
         if (folder / name).is_file():
-            kept = msgspec.json.decode((folder / name).read_bytes(), type=Kept)
+            try:
+                kept = msgspec.json.decode((folder / name).read_bytes(), type=Kept)
+            except (OSError, msgspec.MsgspecError, RecursionError):
+                return None
             return kept if kept.schema == SCHEMA and kept.seed == seed else None
     return None
 

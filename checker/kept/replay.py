@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -16,8 +17,10 @@ from checker.proof.refute import Refutation, Stuck, stuck_of
 from checker.proof.system import System
 from checker.proof.unroll import Run
 from spec.errors import SpecError
-from spec.terms import BoolTerm, conj, neg, read_terms
-from spec.tla import Claim, LeadsTo
+from spec.terms import BoolTerm, conj, free_names, neg, read_terms
+from spec.tla import Claim, FinitelyOften, LeadsTo, Sort
+
+_BINDS = re.compile(r"\(\s*(?:forall|exists|lambda)\b")
 
 
 class _StaleError(Exception):
@@ -50,6 +53,8 @@ class Finds:
         return Proof(claim, proof.lemmas, proof.rank, proof.helpful, nested)
 
     def _terms(self, system: System, places: Sequence[int]) -> list[BoolTerm]:
+        if any(place not in range(len(self.kept.terms)) for place in places):
+            raise _StaleError
         return _read(system, [self.kept.terms[place] for place in places])
 
     def refutation(self, found: KeptClaim, claim: Claim, system: System, interpreter: Interpreter) -> Refutation | None:
@@ -61,17 +66,22 @@ class Finds:
         if found.run is None or states is None:
             return None
         steps = (Step(a, c, s) for (a, c), s in zip(found.run.steps, states, strict=True))
-        run = Run(tuple(steps), found.run.loop_from, frozenset(found.run.ignored))
+        # A counter of the event may have to come back: whether it has to, the search alone asks.
+        counted = free_names(claim.event) if isinstance(claim, FinitelyOften) else frozenset[str]()
+        run = Run(tuple(steps), found.run.loop_from, frozenset(found.run.ignored) - counted)
         if found.run.stuck is None:
             return Refutation(run, found.method)
         try:
             stuck = self._stuck(found.run.stuck, claim, system)
-        except _StaleError:
+            interpreter.holds(stuck.region)
+        # The last two are Python's, of a term that is nested too deeply.
+        except (_StaleError, SpecError, RecursionError, SyntaxError):
             return None
         return Refutation(run, found.method, stuck) if closed(system, stuck, claim) else None
 
     def _stuck(self, kept: KeptStuck, claim: Claim, system: System) -> Stuck:
-        if not isinstance(claim, LeadsTo) or not {a.removeprefix("~") for a in kept.atoms} <= system.spec.init.keys():
+        flags = {f"~{v.name}" for v in system.spec.variables if v.sort is Sort.BOOL}
+        if not isinstance(claim, LeadsTo) or not kept.atoms or not set(kept.atoms) <= system.spec.init.keys() | flags:
             raise _StaleError
         flag = None if kept.flag is None else _read(system, [kept.flag])[0]
         return stuck_of(system, claim, self._terms(system, kept.lemmas), kept.atoms, flag)
@@ -86,6 +96,8 @@ def _nested(kept: KeptProof, unit: str, outer: Proof, system: System) -> Proof:
 
 
 def _rank(kept: KeptProof, system: System) -> tuple[Component, ...]:
+    if not all(kept.rank):
+        raise _StaleError
     try:
         return tuple(component_of(system.spec, parts) for parts in kept.rank)
     except SpecError:
@@ -99,10 +111,27 @@ def _helpful(kept: KeptProof, system: System) -> tuple[Helpful, ...]:
 
 
 def _read(system: System, texts: Sequence[str]) -> list[BoolTerm]:
+    if not all(map(_is_one_term, texts)):
+        raise _StaleError
     try:
         return read_terms(texts, (v.now for v in system.spec.variables))
     except z3.Z3Exception:
         raise _StaleError from None
+
+
+def _is_one_term(text: str) -> bool:
+    """Nothing that ends the assertion around it, and no quantifier, which the interpreter has not.
+
+    What came after the end could declare constants: by the name of what is next, so that a lemma speaks of the step.
+    """
+    if _BINDS.search(text):
+        return False
+    depth = 0
+    for mark in text:
+        depth += (mark == "(") - (mark == ")")
+        if depth < 0 or mark in '|";\\\0':
+            return False
+    return depth == 0
 
 
 def _speaks(pending: Sequence[KeptStep] | None, claim: Claim, walker: Interpreter) -> bool:

@@ -12,7 +12,10 @@ import pytest
 
 from checker.decide.decided import Decided
 from checker.hints import Hints
+from checker.kept import model, replay
 from checker.kept.model import Kept, KeptClaim, KeptConfiguration, KeptProof, KeptRun, load_kept
+from checker.proof.obligations import Proof
+from checker.proof.system import System, UndecidedError
 from checker.results import Result
 from checker.verdict import Verdict
 from checker.verify import Request, verify
@@ -160,3 +163,33 @@ def test_a_proof_about_nothing_is_none() -> None:
     claim = next(c for c in here().claims if c.pending)
     assert not decided(here(), (msgspec.structs.replace(claim, pending=None),))[claim.key].kept
     assert not decided(here(), (msgspec.structs.replace(claim, pending=[]),))[claim.key].kept
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"schema": 1}', b"\xff\xfe", b"[" * 100_000, None])
+def test_a_file_that_is_broken_or_missing_keeps_nothing(
+    text: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kept").mkdir()
+    if text is not None:
+        (tmp_path / "kept" / "sglang-0.5.23.json").write_bytes(text)
+    monkeypatch.setattr(model, "files", lambda _package: tmp_path)
+    assert load_kept(PROFILE, 0) is None
+
+
+def test_what_is_too_hard_to_check_is_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gives_up(_system: System, _proof: Proof) -> bool:
+        raise UndecidedError("canceled")
+
+    claim = next(c for c in here().claims if c.key == "requests-conserved//0")
+    monkeypatch.setattr(replay, "holds", gives_up)
+    again = decided(here(), (claim,))[claim.key]
+    assert (again.verdict, again.kept) == (Verdict.PROVED, False)
+
+
+@pytest.mark.parametrize("place", [-1, 10_000])
+def test_a_lemma_that_is_not_in_the_table_is_passed_over(place: int) -> None:
+    claim = next(c for c in here().claims if c.proof and c.proof.lemmas)
+    assert claim.proof is not None
+    gone = msgspec.structs.replace(claim, proof=msgspec.structs.replace(claim.proof, lemmas=[place]))
+    again = decided(here(), (gone,))[claim.key]
+    assert (again.verdict, again.kept) == (Verdict.PROVED, False)
