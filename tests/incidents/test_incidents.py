@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -108,3 +111,35 @@ def test_no_two_incidents_are_one_difference_unless_they_say_so() -> None:
         key = repr((base, sorted(incident.defect.remedies), set_, incident.refuted.property, incident.refuted.about))
         assert key not in seen or incident.shares == seen[key], (incident.id, seen[key])
         seen.setdefault(key, incident.id)
+
+
+def _said(table: object) -> Iterator[str]:
+    """Every place in the engine's source that a table of a profile names."""
+    if isinstance(table, dict):
+        for key, value in table.items():
+            if key in ("source", "reaper") and isinstance(value, str):
+                yield value
+            elif key == "primitives":
+                yield from value.values()
+            else:
+                yield from _said(value)
+    elif isinstance(table, list):
+        for item in table:
+            yield from _said(item)
+
+
+def test_what_an_entry_says_of_the_engine_is_there() -> None:
+    found = find_spec("sglang")
+    if found is None or not found.submodule_search_locations:
+        pytest.skip("no SGLang here")
+    root = Path(found.submodule_search_locations[0])
+    tables = [(i.id, t) for i in EVERY if i.engine == "sglang" for t in (i.base.set, i.defect.set, i.repaired.set)]
+    places = {(id_, place) for id_, table in tables for place in _said(table)}
+    assert len(places) == 28
+    missing = []
+    for id_, place in sorted(places):
+        file, _, name = place.partition(":")
+        path = root / file
+        if not path.is_file() or not re.search(rf"\b{re.escape(name)}\b", path.read_text(encoding="utf-8")):
+            missing.append((id_, place))
+    assert missing == []

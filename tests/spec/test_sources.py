@@ -24,6 +24,8 @@ def _sources(profile: Profile) -> Iterator[str]:
     yield from (profile.flush.source, profile.update.source, profile.storage.source, profile.prefetch.source)
     yield from filter(None, profile.requests.source.split(", "))
     yield from (remedy.hook for remedy in profile.remedies.values())
+    added = (profile.accounts, profile.eviction, profile.detach, profile.lookup_wait, profile.threads, profile.merge)
+    yield from (facts.source for facts in (*added, profile.peers, *profile.holdings.values()) if facts is not None)
 
 
 def _missing(source: str, root: Path) -> str | None:
