@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from checker.reporter import TerminalReporter
+
 
 @click.command()
 @click.option("--url", "urls", multiple=True, metavar="URL", help="Base URL of an engine; may be repeated.")
@@ -37,7 +39,10 @@ def doctor(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by
     if watch:
         report = watched(lambda: visit(engines, limits), Screen.of_terminal(), every, as_json=as_json)
     else:
+        reporter = TerminalReporter()
+        reporter.working(f"asking {len(engines)} engine{'s' if len(engines) > 1 else ''} …")
         report = visit(engines, limits)
+        reporter.finish()
         for line in printed(report, as_json=as_json):
             click.echo(line)
     ctx.exit(State(report.state).exit_code)

@@ -75,9 +75,10 @@ def mutate(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by
 
     chosen = chosen_profile(profile, engine, remedies)
     place = configuration(chosen, loop, mode, storage)
+    reporter = TerminalReporter()
+    reporter.working(f"the verdicts of {chosen.name}, then its mutants …")
     report = run(Request(chosen, place, sample, seed, workers or os.cpu_count() or 1), _progress)
     end_at_interrupts()
-    reporter = TerminalReporter()
     reporter.finish()
     if as_json:
         reporter.data(msgspec.json.encode(report).decode())

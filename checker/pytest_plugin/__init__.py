@@ -91,7 +91,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def _watch(config: pytest.Config) -> Watcher:
-    from checker.pytest_plugin.enforce import Watcher  # noqa: PLC0415 - a suite without it does not pay for it
+    try:
+        from checker.pytest_plugin.enforce import Watcher  # noqa: PLC0415 - a suite without it does not pay for it
+    except ModuleNotFoundError as error:
+        raise pytest.UsageError(f"{error}; install what quiesce watches with: pip install 'quiesce[pytest]'") from error
 
     found = config.pluginmanager.get_plugin("quiesce-watcher")
     if isinstance(found, Watcher):

@@ -122,6 +122,8 @@ class Watcher:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """How much was watched: a run that saw no engine has shown nothing."""
+        if terminalreporter.config.pluginmanager.has_plugin("dsession"):
+            return  # xdist: the workers ran the tests, each with a watcher and engines of its own
         engines = self._session.read()
         terminalreporter.section("quiesce")
         checks = sum(int(n) for status in engines.values() for n in status.series.get("checks_total", {}).values())

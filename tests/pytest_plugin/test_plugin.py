@@ -1,6 +1,7 @@
 """The plugin where no engine is needed: what it costs, what it enforces, what it says."""
 
 import json
+import re
 import subprocess
 import sys
 import textwrap
@@ -75,6 +76,20 @@ def test_a_suite_that_does_not_use_it_imports_pytest_alone(tmp_path):
 def test_it_is_found_without_being_named_and_registers_its_markers(pytester):
     done = pytester.runpytest_subprocess("--markers")
     done.stdout.fnmatch_lines(["@pytest.mark.quiesce(properties=(), allow=(), required=True): *", "*quiesce_verify: *"])
+
+
+def test_every_option_and_fixture_is_described(pytester):
+    page = (HERE.parents[1] / "docs" / "reference" / "pytest.md").read_text(encoding="utf-8")
+    options = set(re.findall(r"--quiesce[a-z-]*", pytester.runpytest_subprocess("--help").stdout.str()))
+    assert len(options) == 9
+    assert set(re.findall(r"--quiesce[a-z-]*", page)) == options
+    fixtures = set(
+        re.findall(
+            r"^(quiesce_\w+|assert_protocol)", pytester.runpytest_subprocess("--fixtures").stdout.str(), re.MULTILINE
+        )
+    )
+    # The engine of a module is what quiesce_engine is made of.
+    assert {name for name in fixtures if name not in page} == {"quiesce_module_engine"}
 
 
 # The marker.
@@ -249,6 +264,24 @@ def test_a_run_that_saw_no_engine_says_so(suite):
     done = suite("def test_it():\n    pass\n", "--quiesce")
     done.assert_outcomes(passed=1)
     done.stdout.fnmatch_lines(["1 tests watched, 0 schedulers reported, 0 checks made", "no scheduler reported, so *"])
+
+
+def test_where_workers_run_the_tests_their_controller_says_nothing_of_it(suite, pytester):
+    (pytester.path / "conftest.py").write_text(
+        "def pytest_configure(config):\n    config.pluginmanager.register(object(), 'dsession')\n", encoding="utf-8"
+    )
+    done = suite("def test_it():\n    pass\n", "--quiesce")
+    done.assert_outcomes(passed=1)
+    done.stdout.no_fnmatch_line("*schedulers reported*")
+
+
+def test_what_it_lacks_it_names_with_how_to_install_it(suite, monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("checker.pytest_plugin.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psutil", None)
+    done = suite("def test_it():\n    pass\n", "--quiesce")
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    done.stderr.fnmatch_lines(["ERROR: *psutil*; install what quiesce watches with: pip install 'quiesce[[]pytest[]]'"])
 
 
 def test_the_environment_is_left_as_it_was(suite, monkeypatch, tmp_path):
