@@ -92,7 +92,6 @@ def test_there_is_an_item_for_each_property_in_each_configuration(run):
     assert len(ids) == len(set(ids)) == len(catalogue()) * 2 * 3 * 2
     done.stdout.fnmatch_lines([f"{len(ids)} tests collected in *"])
     assert f"quiesce::sglang-0.5.23::{FOUNDING}[overlap-in_place-file]" in ids
-    assert "checker.proof" not in {name.rpartition(".")[0] for name in sys.modules}
 
 
 def test_only_a_proof_passes(run, pytester, monkeypatch):
