@@ -68,10 +68,10 @@ def engine(models: Models, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     folder = tmp_path_factory.mktemp("census")
     plants = folder / "plants"
     plants.mkdir()
+    # Without file storage: an update's flush can end an engine whose storage is in a call (`engine-survives`).
     options = ServerOptions(
         models.old,
         folder,
-        storage=True,
         arguments={"enable_metrics": True, "max_total_tokens": TOKENS, "page_size": PAGE},
         environment={
             "QUIESCE_CENSUS": "3",

@@ -61,6 +61,7 @@ def test_an_exception_inside_a_probe(models: Models, tmp_path: Path) -> None:
 
 
 def drains_while_paused(engine: Engine) -> None:
+    engine.settle()  # so that what is in flight below is this request's copy
     engine.rank.d2h.hold()
     stream = engine.generate(prompt(400, seed=73), 50)
     engine.rank.d2h.wait_in_flight()
