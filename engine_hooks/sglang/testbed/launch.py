@@ -54,7 +54,7 @@ def environment(control: Path, *, storage: Path | None = None, ranks: int = 1) -
     """
     cores = f"0-{(os.cpu_count() or 1) - 1}"
     inherited = os.environ.get("PYTHONPATH")
-    path = [*standin_paths(), *([inherited] if inherited else [])]
+    path = [*standin_paths(), *([inherited] if inherited else []), str(_STANDINS / "start")]
     variables = {
         VARIABLE: str(control),
         "PYTHONPATH": os.pathsep.join(path),
