@@ -64,8 +64,8 @@ def test_a_violation_leaves_one_record_that_tells_it(engine: Engine) -> None:
     page = playback(found, Source())
     assert page.stays
     assert [chart.stuck for chart in page.charts if chart.ledger == "write_through"] == [True]
-    # The violation is said as soon as the region is entered, so the line that marks it is the last one. (An episode of an
-    # earlier test may be among the lines too.)
+    # The violation is said as soon as the region is entered, so the line that marks it is the last one, whatever an
+    # earlier test left among the lines.
     assert [step.repeats for step in page.steps[-2:]] == [False, True]
     assert "write_through" in next(known.value for known in page.known if known.name == "Holds the flush back")
 
