@@ -63,7 +63,10 @@ def measure(case: Case, limits: Limits, runs: int) -> Row:
         if not answers or (answers[0].verdict.complete and spent + answers[0].seconds <= limits.seconds):
             answers.append(spin.search(case, limits))
         ours.append(founding.decide_in_process(remedy=case.remedy))
-    return Row(case, answers, ours)
+    row = Row(case, answers, ours)
+    # The whole takes minutes: 8 cases, each as often as fits into the limit of one search.
+    print("done:", *row.cells(), file=sys.stderr, flush=True)
+    return row
 
 
 def remarks(rows: Sequence[Row]) -> list[str]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any, TypeVar
 
 import click
 
 from checker.completion import names
 from spec.errors import QuiesceError, UnknownNameError
 from spec.profile import DEFAULT_PROFILE, Profile, bundled_path, bundled_profiles, load_profile
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 _INSTALL_ENGINE = "make test (it sets up the pinned engine), or: pip install sglang==0.5.23"
 
@@ -49,6 +52,16 @@ loop_option = click.option(
 mode_option = click.option(
     "--mode", "modes", multiple=True, metavar="NAME", help="Only this pause mode.", shell_complete=names("mode")
 )
+
+
+def place_options(command: Command) -> Command:
+    """The options for one configuration: an event loop, a pause mode, a storage tier."""
+    for name, what in (("storage", "storage tier"), ("mode", "pause mode"), ("loop", "event loop")):
+        text = f"The {what}; the profile's first by default."
+        command = click.option(f"--{name}", metavar="NAME", help=text, shell_complete=names(name))(command)
+    return command
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Results as JSON on stdout.")
 seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For the solver.")
 anew_option = click.option("--anew", is_flag=True, help="Search for everything; use no kept proofs and runs.")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from checker.completion import files, names
+from checker.completion import files
 from checker.guide import after_export
-from checker.options import chosen_profile, engine_option, profile_option, property_option, remedy_option
+from checker.options import chosen_profile, engine_option, place_options, profile_option, property_option, remedy_option
 from checker.reporter import TerminalReporter
 from spec.errors import QuiesceError
 
@@ -36,24 +36,7 @@ class FormatError(QuiesceError):
 @profile_option
 @engine_option
 @remedy_option
-@click.option(
-    "--loop",
-    metavar="NAME",
-    help="The event loop; the profile's first by default.",
-    shell_complete=names("loop"),
-)
-@click.option(
-    "--mode",
-    metavar="NAME",
-    help="The pause mode; the profile's first by default.",
-    shell_complete=names("mode"),
-)
-@click.option(
-    "--storage",
-    metavar="NAME",
-    help="The storage tier; the profile's first by default.",
-    shell_complete=names("storage"),
-)
+@place_options
 @property_option
 @click.option("--bound", type=click.IntRange(1, 100), default=2, show_default=True, help="For --promela: of counters.")
 @click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout.", shell_complete=files)

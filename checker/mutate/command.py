@@ -7,12 +7,12 @@ import sys
 
 import click
 
-from checker.completion import names
 from checker.interrupts import end_at_interrupts, raise_interrupts
 from checker.options import (
     chosen_profile,
     engine_option,
     json_option,
+    place_options,
     profile_option,
     remedy_option,
     seed_option,
@@ -26,24 +26,7 @@ from checker.verdict import EXIT_PROVED, EXIT_REFUTED, EXIT_UNKNOWN
 @profile_option
 @engine_option
 @remedy_option
-@click.option(
-    "--loop",
-    metavar="NAME",
-    help="The event loop; the profile's first by default.",
-    shell_complete=names("loop"),
-)
-@click.option(
-    "--mode",
-    metavar="NAME",
-    help="The pause mode; the profile's first by default.",
-    shell_complete=names("mode"),
-)
-@click.option(
-    "--storage",
-    metavar="NAME",
-    help="The storage tier; the profile's first by default.",
-    shell_complete=names("storage"),
-)
+@place_options
 @click.option("--sample", type=click.IntRange(min=1), metavar="N", help="Only N mutants, chosen by the seed.")
 @seed_option
 @json_option

@@ -77,7 +77,7 @@ class Watcher:
             if said := self._judge(item, "call"):
                 pytest.fail(said, pytrace=False)
             raise
-        except Exception:
+        except Exception:  # whatever failed: what the monitor saw is told beside it
             self._judge(item, "call")
             raise
         if said := self._judge(item, "call"):
