@@ -220,9 +220,12 @@ def _apart(case: Case) -> Reason:
 
 
 def _control(case: Case) -> Reason:
-    if case.run.last["update_waiting"]:
-        return Reason("an update waits for a lock that paused requests hold", None, case.protocol.profile.update.source)
-    return Reason("a deferred flush is never answered")
+    if case.about != "update":
+        return Reason("a deferred flush is never answered")
+    update = case.protocol.profile.update
+    if update.lock:
+        return Reason("an update waits for a lock that paused requests hold", None, update.source)
+    return Reason("an update waits for a gate that paused requests keep closed", None, update.source)
 
 
 def _returns(case: Case) -> Reason:

@@ -20,6 +20,7 @@ _SENTENCES: Mapping[str, str] = {
     "DeferFlush": "flush_cache(timeout) finds its gate closed and waits",
     "DeferredFlushGranted": "the waiting flush_cache is granted",
     "DeferredFlushTimesOut": "the waiting flush_cache times out",
+    "WaitingTimesOut": "requests that waited longer than their time-out are aborted",
     "UpdateFlushed": "update_weights(flush_cache=True): loaded and flushed, success=True",
     "UpdateRefused": "update_weights(flush_cache=True): loaded, but its one flush is refused, success=False",
     "UpdateAsked": "update_weights(flush_cache=True) waits for the gate",
@@ -78,7 +79,7 @@ _QUIET = (
     "late",
     "forward_busy",
 )
-_DONE = re.compile(r"(?:Device|Storage)Done\((\w+)\.(\w+)\)")
+_DONE = re.compile(r"\w+Done\((\w+)\.(\w+)\)")
 _HELP = "continue_generation, an abort or another request"
 
 
@@ -121,8 +122,8 @@ def sentence(step: TraceStep, result: Result) -> str:
     if done := _DONE.fullmatch(step.action):
         text = f"the {step.actor} completes a {done[1]} entry ({done[2]})"
     else:
-        name = step.action.split("(")[0]
-        text = _SENTENCES.get(name, step.action).replace("{mode}", str(result.configuration["mode"]))
+        plain = _SENTENCES.get(step.action.split("(")[0], step.action)
+        text = _SENTENCES.get(step.action, plain).replace("{mode}", str(result.configuration["mode"]))
     told = [_CHOICES[key].format(n=value) for key, value in step.choices.items() if key in _CHOICES]
     return f"{text} ({', '.join(told)})" if told else text
 

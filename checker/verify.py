@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from checker.workbench import Workbench
     from spec.tla import Spec
 
-SCOPE = "unbounded"
+
+def scope_of(configuration: Configuration) -> str:
+    """Of how much a verdict speaks: of any work in flight, and of so many ranks where there are several."""
+    return "unbounded" if configuration.ranks == 1 else f"ranks={configuration.ranks}"
 
 
 @dataclass(frozen=True)
@@ -189,7 +192,7 @@ def _result(bench: Workbench, property_id: str, decided: Sequence[Decided], seco
         reason = Reason(_proof_line(decided))
         if request.certificates:
             certificate = write_certificate(request.certificates, request.profile, configuration, property_id, decided)
-    scope = SCOPE if verdict in (Verdict.PROVED, Verdict.REFUTED) else "none"
+    scope = scope_of(configuration) if verdict in (Verdict.PROVED, Verdict.REFUTED) else "none"
     return Result(
         property_id,
         configuration.loop,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from spec.checks_added import added_references
+from spec.checks_concerns import added_references
 from spec.errors import ProfileError
 from spec.facts import LedgerFacts
 from spec.schema import line_of
@@ -29,7 +29,7 @@ def check(profile: Profile, text: str) -> None:
     for keys, value, valid in _references(profile):
         names = sorted(valid)
         if value not in names:
-            problem = f"unknown name {value!r}; valid names: {', '.join(names)}"
+            problem = f"unknown name {value!r}; valid names: {', '.join(name or repr(name) for name in names)}"
             raise ProfileError(profile.path, ".".join(keys), problem, line_of(text, keys))
     _check_values(profile, text)
     for name, ledger in profile.ledgers.items():

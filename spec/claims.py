@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from spec.extra import Part
+from spec.concern import Part
 from spec.protocol import Protocol
 from spec.terms import BoolTerm, conj, disj, implies, neg
 from spec.tla import Always, EachStep, Spec
@@ -52,14 +52,14 @@ def retries_are_lookups(p: Protocol, _spec: Spec) -> Iterable[Part]:
     yield Part(EachStep(spent <= p.variables["lookups"].next - p.now.lookups))
 
 
-def by_extras(property_id: str) -> Claims:
+def by_concerns(property_id: str) -> Claims:
     """What the concerns that a profile adds say of this property."""
-    return lambda p, _spec: [part for extra in p.extras for part in extra.claims(property_id)]
+    return lambda p, _spec: [part for concern in p.concerns for part in concern.claims(property_id)]
 
 
 def says_pages(p: Protocol) -> str | None:
     """Whether the profile speaks of who owns pages."""
-    if any(True for extra in p.extras for _ in extra.claims("pages-conserved")):
+    if any(True for concern in p.concerns for _ in concern.claims("pages-conserved")):
         return None
     return "this model has no pages, only ledgers, tiers and requests"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from spec.extra import Extra, Part, Rule
+from spec.concern import Concern, Part, Rule
 from spec.pages import CONSERVED
 from spec.terms import NatTerm, minus, nat, neg, total
 from spec.tla import Always, Draft, Sort, Variable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from spec.steps import Steps
 
 
-class Holdings(Extra):
+class Holdings(Concern):
     """What lookups hold, e.g. host pages: `held_NAME` units, as the pool counts them."""
 
     def __init__(self, steps: Steps, name: str, facts: Holding) -> None:
@@ -80,7 +80,7 @@ class Holdings(Extra):
         s[self.counter] = minus(s[self.counter], count)
 
 
-class Detaching(Extra):
+class Detaching(Concern):
     """The detachment of a storage backend while lookups are in flight."""
 
     def __init__(self, steps: Steps) -> None:
@@ -100,14 +100,14 @@ class Detaching(Extra):
             return
         s.when(*(part for term in facts.waits_for for part in self.steps.gate_term(s, term)))
         ledgers = [self.steps.ledgers[name] for name in facts.clears]
-        for extra in self.steps.extras:
-            if isinstance(extra, Holdings) and "detach" in extra.facts.released_by:
-                extra.left(s, ledgers[0], total(*(x.entries(s) for x in ledgers)), "detach")
+        for concern in self.steps.concerns:
+            if isinstance(concern, Holdings) and "detach" in concern.facts.released_by:
+                concern.left(s, ledgers[0], total(*(x.entries(s) for x in ledgers)), "detach")
         for ledger in ledgers:
             ledger.clear(s)
 
 
-class Rejecting(Extra):
+class Rejecting(Concern):
     """Requests that are turned away after their lookup was sent, e.g. those longer than the pool."""
 
     def __init__(self, steps: Steps) -> None:
@@ -122,7 +122,7 @@ class Rejecting(Extra):
         """Its thread may still read; what the lookup holds is given back on the way out, or by nobody."""
         s.when(neg(s.gate_closed))
         s.lookups += 1
-        holdings = [extra for extra in self.steps.extras if isinstance(extra, Holdings)]
+        holdings = [concern for concern in self.steps.concerns if isinstance(concern, Holdings)]
         for holding in holdings:
             holding.looked_up(s, nat(1))
         if all("reject" in holding.facts.released_by for holding in holdings):

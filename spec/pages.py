@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from spec.extra import Extra, Part, Rule
+from spec.concern import Concern, Part, Rule
 from spec.terms import BoolTerm, NatTerm, conj, disj, least, minus, nat, neg
 from spec.tla import Always, Draft, Sort, Variable
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 CONSERVED = "pages-conserved"
 
 
-class Accounting(Extra):
+class Accounting(Concern):
     """The pages that running requests own: `kv_used`, as the allocator counts them.
 
     In an overlap loop each launch allocates a slot for the next token of each request. `kv_fresh` counts the requests
@@ -70,7 +70,7 @@ class Accounting(Extra):
         s.kv_fresh = 0
 
 
-class Evictions(Extra):
+class Evictions(Concern):
     """Pages that are freed under an entry that copies them: `freed_in_use`."""
 
     def __init__(self, steps: Steps, facts: Eviction) -> None:
@@ -107,7 +107,7 @@ class Evictions(Extra):
         s.freed_in_use = disj(s.freed_in_use, conj(when, disj(*(x.entries(s) > 0 for x in bare))))
 
 
-class HeldRequests(Extra):
+class HeldRequests(Concern):
     """Requests that wait with their KV: `has_held`, and `stale_held` where older weights computed it."""
 
     def __init__(self, steps: Steps) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from spec.extra import Extra, Part, Rule
+from spec.concern import Concern, Part, Rule
 from spec.terms import BoolTerm, NatTerm, conj, disj, ite, least, minus, nat, neg
 from spec.tla import Always, Draft, EachStep, Fairness, Sort, Variable
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ALIGNED = "ranks-aligned"
 
 
-class Peer(Extra):
+class Peer(Concern):
     """The other rank of a pair that takes the same steps.
 
     Of the ledger that each has of its own the other has `peer_lacks` entries fewer, and `peer_ready` are done there.
@@ -118,7 +118,7 @@ class Peer(Extra):
         return [neg(s.peer_forward)] if self.facts.update_barrier else []
 
 
-class Wave(Extra):
+class Wave(Concern):
     """Replicas that step together: `wakes` counts the messages under way with which a busy one wakes the others."""
 
     def __init__(self, steps: Steps, facts: Waves) -> None:

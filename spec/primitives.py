@@ -55,7 +55,7 @@ class Primitives(Steps):
     def schedule(self, s: Draft, flow: Flow) -> None:
         """`get_next_batch_to_run`: admit waiting requests in order, at least one (memory is not modelled)."""
         flow.batch = s.running
-        gates = [gate for x in self.extras if (gate := x.gated(s)) is not None]
+        gates = [gate for x in self.concerns if (gate := x.gated(s)) is not None]
         able = s.waiting - ite(gates[0], nat(1), nat(0)) if gates else s.waiting
         admitted = s.choose("admitted", low=ite(able > 0, nat(1), nat(0)), high=able, meaning="requests admitted")
         if self.storage and self.profile.prefetch.cut_at_admission:
@@ -71,8 +71,8 @@ class Primitives(Steps):
         s.running += admitted
         flow.admitted = admitted > 0
         self.admission_ends(s, admitted)
-        for extra in self.extras:
-            extra.admitted(s, admitted)
+        for concern in self.concerns:
+            concern.admitted(s, admitted)
 
     def admission_ends(self, s: Draft, admitted: NatTerm) -> None:
         """The moves of `schedule`: each admitted request ends at most one entry."""
@@ -82,8 +82,8 @@ class Primitives(Steps):
                 ended = least(s[ledger.counter(move.from_)], admitted)
                 ledger.drop(s, move.from_, ended)
                 retired[ledger.name] = ended
-                for extra in self.extras:
-                    extra.left(s, ledger, ended, "retire")
+                for concern in self.concerns:
+                    concern.left(s, ledger, ended, "retire")
         self.reap_reaches_tiers(s, retired)
 
     def cut(self, s: Draft) -> None:
@@ -93,8 +93,8 @@ class Primitives(Steps):
             count = s.choose(f"cut_{stage}", high=s[prefetch.counter(stage)], meaning=f"cut off while in {stage}")
             prefetch.drop(s, stage, count)
             s.prefetch_orphan += count
-            for extra in self.extras:
-                extra.cut(s, count)
+            for concern in self.concerns:
+                concern.cut(s, count)
 
     def launch(self, s: Draft, flow: Flow) -> None:
         """`run_batch`: a forward starts if any request runs."""
@@ -111,8 +111,8 @@ class Primitives(Steps):
             s.forward_busy = batch
         else:
             flow.result, flow.batch = batch, s.running
-        for extra in self.extras:
-            extra.launched(s)
+        for concern in self.concerns:
+            concern.launched(s)
 
     def process(self, s: Draft, flow: Flow) -> None:
         """`process_batch_result`: requests finish, finished prefixes enter the tree and are copied to the host."""
@@ -130,12 +130,12 @@ class Primitives(Steps):
         s.stale_running = conj(s.stale_running, s.running > 0)
         if write_through := self.ledgers.get("write_through"):
             write_through.create(s, inserted)
-            for extra in self.extras:
-                extra.created(s, write_through, inserted)
+            for concern in self.concerns:
+                concern.created(s, write_through, inserted)
             for move in write_through.moves_by("process"):
                 write_through.move_all(s, move, when=flow.result)
-        for extra in self.extras:
-            extra.finished(s, finished)
+        for concern in self.concerns:
+            concern.finished(s, finished)
         self.start(s, "process", None, when=batch > 0)
 
     def record(self, s: Draft, _flow: Flow) -> None:
@@ -156,8 +156,8 @@ class Primitives(Steps):
             meaning = f"retracted requests with {tokens} or more uncached tokens"
             self.look_up(s, s.choose("long", high=retracted, meaning=meaning))
         self.start(s, "requeue", retracted)
-        for extra in self.extras:
-            extra.retracted(s, retracted)
+        for concern in self.concerns:
+            concern.retracted(s, retracted)
         s.waiting += retracted
         s.running = 0
         s.stale_running = False
@@ -177,8 +177,8 @@ class Primitives(Steps):
 
     def abort_all(self, s: Draft, _flow: Flow) -> None:
         """`abort_request(abort_all)`: waiting requests leave at once, and their lookups with them."""
-        for extra in self.extras:
-            extra.aborted(s)
+        for concern in self.concerns:
+            concern.aborted(s)
         if self.storage:
             prefetch = self.ledgers["prefetch"]
             # The entry goes, its thread may still be in the storage call.
@@ -208,8 +208,8 @@ class Primitives(Steps):
             self.look_up(s, ite(tokens >= least_tokens, nat(1), nat(0)))
         if self.mine:
             follows = self.mine.arrive(s)
-            for extra in self.extras:
-                extra.followed(s, follows)
+            for concern in self.concerns:
+                concern.followed(s, follows)
         self.start(s, "arrive", nat(1))
         s.waiting += 1
         s.arrived += 1
@@ -225,8 +225,8 @@ class Primitives(Steps):
     def send(self, s: Draft, count: NatTerm) -> None:
         """`count` lookups are handed to the threads of the storage tier."""
         self.ledgers["prefetch"].create(s, count)
-        for extra in self.extras:
-            extra.looked_up(s, count)
+        for concern in self.concerns:
+            concern.looked_up(s, count)
 
     def may_retry(self, s: Draft, revoked: NatTerm) -> None:
         """`storage_prefetch_retries`: some of what was revoked is kept to be looked up again."""
@@ -251,8 +251,8 @@ class Primitives(Steps):
         s.stale_running = disj(s.stale_running, s.running > 0)
         if self.profile.update.stamps == "before-flush":
             s.version_split = True
-        for extra in self.extras:
-            extra.loaded(s)
+        for concern in self.concerns:
+            concern.loaded(s)
 
     def reset(self, s: Draft) -> None:
         """`flush_cache`, granted: the tiers that it clears hold nothing, and no retry is left."""
@@ -271,8 +271,8 @@ class Primitives(Steps):
             s.prefetch_retry = 0
             if self.profile.flush.joins_storage_threads:
                 s.prefetch_orphan = 0
-        for extra in self.extras:
-            extra.flushed(s)
+        for concern in self.concerns:
+            concern.flushed(s)
 
     def answer_update(self, s: Draft) -> None:
         """The update is answered with success: the tokenizer takes the new version too."""

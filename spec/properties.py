@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from spec.claims import (
     Claims,
-    by_extras,
+    by_concerns,
     names_blockers,
     ready_work_retired,
     refusal_explained,
@@ -20,8 +20,8 @@ from spec.claims import (
     says_pages,
     says_ranks,
 )
+from spec.concern import Part
 from spec.errors import UnknownNameError
-from spec.extra import Part
 from spec.protocol import Protocol
 from spec.terms import BoolTerm, conj, disj, implies, neg, total
 from spec.tla import Always, EachStep, FinitelyOften, LeadsTo, Spec
@@ -126,10 +126,7 @@ def _no_new_lookup(p: Protocol, _spec: Spec) -> Iterable[Part]:
 def _control_answered(p: Protocol, _spec: Spec) -> Iterable[Part]:
     yield Part(LeadsTo(pending=p.now.deferred_pending, goal=neg(p.now.deferred_pending)))
     if p.update_waits():  # else it is answered in the handler that received it
-        yield Part(
-            LeadsTo(pending=p.now.update_waiting, goal=neg(p.now.update_waiting)),
-            "update" if p.profile.update.lock else "",
-        )
+        yield Part(LeadsTo(pending=p.now.update_waiting, goal=neg(p.now.update_waiting)), "update")
 
 
 def _abort_answered(p: Protocol, _spec: Spec) -> Iterable[Part]:
@@ -154,7 +151,7 @@ def _no_forward_while_paused(p: Protocol, _spec: Spec) -> Iterable[Part]:
 
 
 def _no_forward_during_load(p: Protocol, _spec: Spec) -> Iterable[Part]:
-    if "forward_busy" in p.now and not p.profile.update.waits_for_forward:
+    if "forward_busy" in p.now:
         yield Part(EachStep(implies(_next(p, "loads") > p.now.loads, neg(p.now.forward_busy))))
     else:
         # A loop without a result queue has no forward on the device between two passes, where updates are handled.
@@ -199,7 +196,7 @@ def _engine_survives(p: Protocol, spec: Spec) -> Iterable[Part]:
     if p.storage and p.profile.flush.joins_storage_threads:
         # A reset joins the storage threads for ten seconds and raises where one is still in a call.
         yield Part(EachStep(implies(_next(p, "flushes") > s.flushes, s.prefetch_orphan == 0)), "prefetch")
-    yield from by_extras("engine-survives")(p, spec)
+    yield from by_concerns("engine-survives")(p, spec)
 
 
 def _next(p: Protocol, name: str) -> BoolTerm:
@@ -320,14 +317,14 @@ _PROPERTIES = (
         "pages-conserved",
         "safety",
         "free + cached + owned + in flight = total",
-        by_extras("pages-conserved"),
+        by_concerns("pages-conserved"),
         applies=says_pages,
     ),
     Property(
         "ranks-aligned",
         "safety",
         "all ranks enter the same collectives in the same order",
-        by_extras("ranks-aligned"),
+        by_concerns("ranks-aligned"),
         applies=says_ranks,
     ),
     Property(

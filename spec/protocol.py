@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from spec.checks import ACTORS
-from spec.extra import Rule
-from spec.extras import extras_of
+from spec.concern import Rule
+from spec.concerns import concerns_of
 from spec.facts import Configuration, Move
 from spec.ledger import Ledger
 from spec.profile import Profile
@@ -42,7 +42,7 @@ class Protocol(Updates):
             if facts.needs is None or (facts.needs == "storage" and self.storage)
         }
         self.mine = MarkedRequest() if follow_request else None
-        self.extras = extras_of(self)
+        self.concerns = concerns_of(self)
         self.variables = {variable.name: variable for variable in self._variables()}
         self.now = Draft(self.variables, "now")
 
@@ -70,8 +70,8 @@ class Protocol(Updates):
         if self.mine:
             yield from self.mine.variables()
         yield from self.update_variables()
-        for extra in self.extras:
-            yield from extra.variables()
+        for concern in self.concerns:
+            yield from concern.variables()
 
     def spec(self) -> Spec:
         """The state machine: an idle engine that serves nothing yet, and every action of this configuration."""
@@ -117,8 +117,8 @@ class Protocol(Updates):
                 if move.by in ACTORS:
                     yield self._environment_rule(ledger, move)
         yield from self._request_rules()
-        for extra in self.extras:
-            yield from extra.rules()
+        for concern in self.concerns:
+            yield from concern.rules()
 
     def _request_rules(self) -> Iterable[Rule]:
         weak = Fairness.WEAK
@@ -206,8 +206,8 @@ class Protocol(Updates):
 
     def run_pass(self, s: Draft, steps: Sequence[str]) -> None:
         """The steps of one pass, in order."""
-        for extra in self.extras:
-            extra.pass_begins(s, steps)
+        for concern in self.concerns:
+            concern.pass_begins(s, steps)
         flow = Flow()
         for step in steps:
             self.primitive(step, s, flow)
@@ -252,12 +252,12 @@ class Protocol(Updates):
         """A read that admission had cut off leaves the storage call."""
         s.when(*self.allowed(s, "storage"), s.prefetch_orphan > 0)
         s.prefetch_orphan -= 1
-        for extra in self.extras:
-            extra.thread_left(s)
+        for concern in self.concerns:
+            concern.thread_left(s)
 
     def allowed(self, s: Draft, actor: str) -> list[BoolTerm]:
         """What the profile's own concerns demand before this actor moves."""
-        return [part for extra in self.extras for part in extra.may(s, actor)]
+        return [part for concern in self.concerns for part in concern.may(s, actor)]
 
     def gate(self, s: Draft, name: str) -> BoolTerm:
         """Whether the gate is open (`Scheduler.is_fully_idle` with the caller's flags)."""

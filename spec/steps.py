@@ -10,8 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from spec.concern import Concern
 from spec.errors import SpecError
-from spec.extra import Extra
 from spec.facts import Configuration, Loop, Move, PauseMode
 from spec.ledger import RETIRED, Ledger
 from spec.profile import Profile
@@ -44,7 +44,7 @@ class Steps(ABC):
     ledgers: Mapping[str, Ledger]
     variables: Mapping[str, Variable]
     mine: MarkedRequest | None
-    extras: Sequence[Extra]
+    concerns: Sequence[Concern]
     now: Draft
 
     @abstractmethod
@@ -62,7 +62,7 @@ class Steps(ABC):
             self.primitive_if(plain, self.condition(condition, s, flow), s, flow)
         elif plain in (own := self.own_primitives()):
             own[plain](s, flow)
-        elif added := [x.primitives()[plain] for x in self.extras if plain in x.primitives()]:
+        elif added := [x.primitives()[plain] for x in self.concerns if plain in x.primitives()]:
             added[0](s)
         else:
             self.advance(s, plain)
@@ -112,13 +112,13 @@ class Steps(ABC):
             taken = s.choose(f"{ledger.name}_taken", high=source, witness=source, meaning=meaning)
             if move.retried:
                 self.may_retry(s, source - taken)
-        limits = [most for x in self.extras if (most := x.most(s, ledger, move)) is not None]
+        limits = [most for x in self.concerns if (most := x.most(s, ledger, move)) is not None]
         moved = ledger.move_some(s, move, limits[0]) if limits else ledger.move_all(s, move, taken)
-        for extra in self.extras:
+        for concern in self.concerns:
             if taken is not None:
-                extra.left(s, ledger, source - taken, "revoke")
+                concern.left(s, ledger, source - taken, "revoke")
             if move.to == RETIRED:
-                extra.left(s, ledger, moved, "retire")
+                concern.left(s, ledger, moved, "retire")
         return moved
 
     def start(self, s: Draft, event: str, most: NatTerm | None, *, when: BoolTerm | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from spec.extra import Rule
+from spec.concern import Rule
 from spec.primitives import Primitives
 from spec.terms import BoolTerm, conj, ite, neg, total
 from spec.tla import Draft, Fairness, Sort, Variable
@@ -53,7 +53,13 @@ class Updates(Primitives):
             ready = conj(s.gate_closed, total(s.waiting, s.late) == 0)
         else:
             ready = s.paused if self.mode.sets_flag else conj(s.gate_closed, nobody)
-        return conj(ready, *(part for extra in self.extras for part in extra.may_update(s)))
+        return conj(ready, *self.writable(s))
+
+    def writable(self, s: Draft) -> Iterable[BoolTerm]:
+        """What the handler of an update waits for before it writes weights."""
+        if self.profile.update.waits_for_forward and "forward_busy" in s:
+            yield neg(s.forward_busy)
+        yield from (part for concern in self.concerns for part in concern.may_update(s))
 
     def UpdateFlushed(self, s: Draft) -> None:
         """An update with `flush_cache=True` loads the weights and its one flush is granted."""
@@ -98,8 +104,7 @@ class Updates(Primitives):
 
     def UpdateAnswered(self, s: Draft) -> None:
         """The waiting update finds the gate open: weights and caches change together."""
-        barrier = [part for extra in self.extras for part in extra.may_update(s)]
-        s.when(s.update_waiting, self.gate(s, "flush"), *barrier)
+        s.when(s.update_waiting, self.gate(s, "flush"), *self.writable(s))
         self.load(s)
         self.reset(s)
         self.answer_update(s)

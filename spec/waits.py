@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from spec.extra import Extra, Part, Rule
+from spec.concern import Concern, Part, Rule
 from spec.pages import CONSERVED
 from spec.terms import BoolTerm, conj, disj, ite, neg
 from spec.tla import Always, Draft, Fairness, Sort, Variable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from spec.steps import Steps
 
 
-class FollowedLookup(Extra):
+class FollowedLookup(Concern):
     """The lookup of the followed request, which is admitted only when that has ended.
 
     `mine_out`: the storage works for it. `mine_told`: it has said how much it has, or was not asked. `mine_found`: that
@@ -98,7 +98,7 @@ class FollowedLookup(Extra):
         s.mine_found = False
 
 
-class SharedInterpreter(Extra):
+class SharedInterpreter(Concern):
     """Storage threads run only when the loop lets go of the interpreter: in a forward, or where it yields."""
 
     def __init__(self, source: str) -> None:
@@ -129,7 +129,7 @@ class SharedInterpreter(Extra):
         s.spinning = False
 
 
-class Merging(Extra):
+class Merging(Concern):
     """A pause that merges the last batch into the running one."""
 
     def __init__(self, steps: Steps, facts: Merge) -> None:
@@ -157,7 +157,7 @@ class Merging(Extra):
             s.counted_twice = disj(s.counted_twice, conj(s.last_batch, s.running > 0))
 
 
-class Raising(Extra):
+class Raising(Concern):
     """Handlers that raise: `raised`, which the protocol sets where a profile says so."""
 
     def __init__(self, steps: Steps) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 import shlex
 import textwrap
 from collections.abc import Iterator, Sequence
 
 from checker.alerts.texts import runbook_texts
+from checker.clock import utc
 from checker.doctor.reading import age
 from checker.doctor.results import Diagnosis, Flush
 
@@ -63,8 +63,7 @@ def _facts(d: Diagnosis) -> Iterator[tuple[str, str]]:
 def _paused(d: Diagnosis) -> str:
     if d.paused_since is None or d.paused_seconds is None:
         return "yes; the engine does not say since when" if d.paused else "no"
-    began = dt.datetime.fromtimestamp(d.paused_since, dt.UTC)
-    return f"since {began:%Y-%m-%d %H:%M:%S} UTC ({age(d.paused_seconds)})"
+    return f"since {utc(d.paused_since)} ({age(d.paused_seconds)})"
 
 
 def _flush(flush: Flush | None) -> Iterator[tuple[str, str]]:

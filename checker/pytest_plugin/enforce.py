@@ -15,7 +15,7 @@ from spec.errors import QuiesceError
 
 _WATCH = pytest.StashKey[Watch]()
 _WANTED = pytest.StashKey[Wanted]()
-_SAID = pytest.StashKey[dict[str, str]]()
+_SAID = pytest.StashKey[str]()
 _VARIABLE = "QUIESCE_STATUS_DIR"
 
 
@@ -64,7 +64,7 @@ class Watcher:
         """From here on what is new is this test's: its class or module may start an engine now."""
         wanted = self._wanted(item)
         if wanted is not None:
-            item.stash[_WATCH], item.stash[_WANTED], item.stash[_SAID] = Watch(self.folder), wanted, {}
+            item.stash[_WATCH], item.stash[_WANTED], item.stash[_SAID] = Watch(self.folder), wanted, ""
             self._tests += 1
         yield
 
@@ -74,13 +74,13 @@ class Watcher:
         try:
             yield
         except pytest.skip.Exception:
-            if said := self._judge(item, "call"):
+            if said := self._judge(item):
                 pytest.fail(said, pytrace=False)
             raise
-        except Exception:  # whatever failed: what the monitor saw is told beside it
-            self._judge(item, "call")
+        except (Exception, pytest.fail.Exception):  # whatever failed: what the monitor saw is told beside it
+            self._judge(item)
             raise
-        if said := self._judge(item, "call"):
+        if said := self._judge(item):
             pytest.fail(said, pytrace=False)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -90,7 +90,7 @@ class Watcher:
         watch, wanted = item.stash.get(_WATCH, None), item.stash.get(_WANTED, None)
         if watch is None or wanted is None:
             return
-        new = [text for text in watch.violations(wanted) if text not in item.stash[_SAID].get("call", "")]
+        new = [text for text in watch.violations(wanted) if text not in item.stash[_SAID]]
         if new:
             pytest.fail("\n\n".join(new), pytrace=False)
 
@@ -100,17 +100,17 @@ class Watcher:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """A test that failed by itself gets the explanation too: it may be why."""
         report = yield
-        said = item.stash.get(_SAID, {}).get(call.when, "")
+        said = item.stash.get(_SAID, "") if call.when == "call" else ""
         if said and report.failed and said not in report.longreprtext:
             report.sections.append(("quiesce: seen in the engine meanwhile", said))
         return report
 
-    def _judge(self, item: pytest.Item, when: str) -> str:
+    def _judge(self, item: pytest.Item) -> str:
         watch, wanted = item.stash.get(_WATCH, None), item.stash.get(_WANTED, None)
         if watch is None or wanted is None:
             return ""
         silent = watch.settled()
-        item.stash[_SAID][when] = said = watch.verdict(wanted, silent)
+        item.stash[_SAID] = said = watch.verdict(wanted, silent)
         if not wanted.required:
             self._doubt(item, watch, wanted, silent)
         return said

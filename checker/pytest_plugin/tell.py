@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from checker.clock import utc
 from checker.message import Message, parts
 
 if TYPE_CHECKING:
@@ -18,9 +18,8 @@ def explained(seen: Seen, status: Status) -> str:
 
 
 def _lines(said: Message, seen: Seen, status: Status) -> Iterator[str]:
-    at = datetime.fromtimestamp(seen.at, UTC)
     yield f"  on         {status.name}, {said.place or seen.rank}"
-    yield f"  since      {at:%Y-%m-%d %H:%M:%S} UTC" + (f" ({said.paused})" if said.paused else "")
+    yield f"  since      {utc(seen.at)}" + (f" ({said.paused})" if said.paused else "")
     yield f"  seen       {said.what}"
     for ledger in said.held:
         yield f"  in flight  {ledger}"

@@ -197,7 +197,7 @@ class _Block:
         if error is None:
             if said := self.watch.verdict(self.wanted, self.watch.settled()):
                 pytest.fail(said)
-        elif isinstance(error, Exception):
+        elif isinstance(error, (Exception, pytest.fail.Exception)):
             self.watch.settled()
             for text in self.watch.violations(self.wanted):
                 error.add_note(text)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 import msgspec
 
+from checker.clock import utc
 from checker.message import parts
 from checker.record import Record
 from checker.report.curves import LEDGERS, charts
@@ -169,15 +169,8 @@ def _facts(header: Header) -> Iterator[Known]:
     yield Known("Engine", f"{header.engine} {header.engine_version}, loop {header.loop}, rank {rank or 'unknown'}")
     yield Known("Storage tier", header.storage or "no pause before")
     yield Known("Remedies", ", ".join(header.remedies) or "none")
-    yield Known("Seen", f"{_utc(header.at)}, in pass {header.pass_number}")
+    yield Known("Seen", f"{utc(header.at)}, in pass {header.pass_number}")
     yield Known("Profile", f"{header.profile}, spec {header.spec_digest}, Quiesce {header.version}")
-
-
-def _utc(at: float) -> str:
-    try:
-        return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    except (OverflowError, ValueError, OSError):
-        return f"at {at}"
 
 
 def _known(header: Header, seen: _Seen, source: Source) -> Iterator[Known]:

@@ -115,9 +115,15 @@ def test_a_test_that_fails_by_itself_gets_the_explanation_beside_its_own_failure
         def test_function(scheduler):
             scheduler.be_stuck()
             assert "the flush" == "granted"
+
+        @pytest.mark.quiesce
+        def test_that_gives_up(scheduler):
+            scheduler.be_stuck()
+            pytest.fail("the flush was not granted")
         """)
-    done.assert_outcomes(failed=1)
+    done.assert_outcomes(failed=2)
     done.stdout.fnmatch_lines(["*assert 'the flush' == 'granted'*", "*seen in the engine meanwhile*", *STUCK])
+    done.stdout.fnmatch_lines(["*Failed: the flush was not granted*", "*seen in the engine meanwhile*", *STUCK])
 
 
 def test_unittest_classes_are_watched_from_the_start_of_their_set_up(suite):

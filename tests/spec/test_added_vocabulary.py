@@ -39,9 +39,9 @@ def _load(tmp_path: Path, difference: str):
         ),
         ('[set.loops.normal]\nrunning = ["sleep if work"]', "loops.normal.running", "'sleep'; valid names: abort_all"),
         ('[set.gates.flush]\nnames = ["moon"]', "gates.flush.names", "'moon'; valid names: backup"),
-        ('[set.prefetch]\ndeclines = "often"', "prefetch.declines", "'often'; valid names: , free, spent"),
+        ('[set.prefetch]\ndeclines = "often"', "prefetch.declines", "'often'; valid names: '', free, spent"),
         ('[set.update]\nrefused = "hides"', "update.refused", "'hides'; valid names: asserts, fails, succeeds"),
-        ('[set.update]\nlock = "big"', "update.lock", "'big'; valid names: , abort, one-shot, pause, requests"),
+        ('[set.update]\nlock = "big"', "update.lock", "'big'; valid names: '', abort, one-shot, pause, requests"),
         ('[set.update]\nmay_skip_flush = "yes"', "update.may_skip_flush", "must be bool, is 'yes'"),
         (
             '[set.ledgers.load_back]\nlocks = ["moon"]',

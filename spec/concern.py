@@ -1,7 +1,7 @@
 """What a profile may add to the protocol: one concern in one class, told of what happens in passes and handlers.
 
-An extra has variables of its own, mostly ghosts. It is told after the protocol's own updates of that moment, unless its
-method says otherwise. A profile that does not speak of a concern has no extra, and its state machine is as without.
+A concern has variables of its own, mostly ghosts. It is told after the protocol's own updates of that moment, unless
+its method says otherwise. A profile that does not speak of it does not have it, and its state machine is as without.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Rule:
     help: bool = False
 
 
-class Extra:
+class Concern:
     """One concern; every method here does nothing."""
 
     def variables(self) -> Iterable[Variable]:

@@ -11,16 +11,16 @@ from spec.peers import Peer, Wave
 from spec.waits import FollowedLookup, Merging, Raising, SharedInterpreter
 
 if TYPE_CHECKING:
-    from spec.extra import Extra
+    from spec.concern import Concern
     from spec.steps import Steps
 
 
-def extras_of(steps: Steps) -> tuple[Extra, ...]:
+def concerns_of(steps: Steps) -> tuple[Concern, ...]:
     """One for each table of the profile that speaks of one; none for a profile that speaks of none."""
-    return tuple(_extras(steps))
+    return tuple(_concerns(steps))
 
 
-def _extras(steps: Steps) -> Iterable[Extra]:
+def _concerns(steps: Steps) -> Iterable[Concern]:
     profile = steps.profile
     if profile.update.refused == "asserts" or profile.merge:
         yield Raising(steps)
@@ -40,7 +40,7 @@ def _extras(steps: Steps) -> Iterable[Extra]:
         yield Wave(steps, profile.waves)
 
 
-def _of_storage(steps: Steps) -> Iterable[Extra]:
+def _of_storage(steps: Steps) -> Iterable[Concern]:
     profile = steps.profile
     for name, facts in profile.holdings.items():
         yield Holdings(steps, name, facts)
