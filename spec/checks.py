@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from spec.checks_concerns import added_references
+from spec.checks_concerns import added_references, problems
 from spec.errors import ProfileError
 from spec.facts import LedgerFacts
 from spec.schema import line_of
@@ -32,6 +32,8 @@ def check(profile: Profile, text: str) -> None:
             problem = f"unknown name {value!r}; valid names: {', '.join(name or repr(name) for name in names)}"
             raise ProfileError(profile.path, ".".join(keys), problem, line_of(text, keys))
     _check_values(profile, text)
+    for keys, problem in problems(profile):
+        raise ProfileError(profile.path, ".".join(keys), problem, line_of(text, keys))
     for name, ledger in profile.ledgers.items():
         for word in (name, *ledger.stages):
             if not word.isidentifier():

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from spec.split import split
+
 if TYPE_CHECKING:
     from spec.profile import Profile
 
@@ -49,10 +51,43 @@ def _of_lookups(profile: Profile) -> Iterator[Reference]:
 
 def _of_others(profile: Profile) -> Iterator[Reference]:
     if peers := profile.peers:
-        yield ("peers", "ledger"), peers.ledger, profile.ledgers
+        yield ("peers", "ledger"), peers.ledger, ["write_through"]
         yield ("peers", "copies"), peers.copies, ["agreed", "per-rank"]
         yield ("peers", "acks"), peers.acks, ["agreed", "per-rank"]
         yield ("peers", "enters"), peers.enters, ["always", "in-flight"]
         yield ("peers", "clocks"), peers.clocks, ["one", "per-rank"]
     if profile.waves:
         yield ("waves", "pause"), profile.waves.pause, ["alone", "agreed"]
+
+
+_PASSES = ("paused", "running")
+Problem = tuple[tuple[str, ...], str]
+# Whose moves of a ledger another primitive of the model itself makes, and the one ledger that it makes them of.
+_MOVES_OF = {"launch": "load_back", "process": "write_through", "retry": "", "record": ""}
+
+
+def problems(profile: Profile) -> Iterator[Problem]:
+    """What is said and would do nothing, or less than it says: where it stands, and what is wrong with it."""
+    steps = [(("loops", name, key), getattr(loop, key)) for name, loop in profile.loops.items() for key in _PASSES]
+    steps += [(("pause", name, "steps"), mode.steps) for name, mode in profile.pause.items()]
+    for keys, names in steps:
+        yield from ((keys, text) for step in names if (text := _of_step(profile, *split(step))))
+    for name, ledger in profile.ledgers.items():
+        for move in ledger.moves:
+            if _MOVES_OF.get(move.by, name) != name:
+                yield ("ledgers", name, "moves"), f"{move.by} makes no move of this ledger"
+    if profile.update.flush == "waits" and profile.update.lock in {"pause", "requests", "one-shot"}:
+        yield ("update", "lock"), f"{profile.update.lock!r} is asked before a flush, and this one waits for its gate"
+
+
+def _of_step(profile: Profile, plain: str, condition: str) -> str:
+    if plain == "yield" and not profile.threads:
+        return "yield needs the table threads"
+    if plain == "merge" and not profile.merge:
+        return "merge needs the table merge"
+    if condition and plain in {"schedule", "launch"}:
+        return f"{plain} takes no condition: what it hands to the next step has none"
+    apart = profile.peers is not None and profile.peers.enters == "in-flight"
+    if condition and plain == "reap" and (profile.lookup_wait or apart):
+        return "reap takes no condition beside lookup_wait, or peers that enter in-flight"
+    return ""

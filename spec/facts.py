@@ -240,7 +240,7 @@ class Peers:
 
     source: str
     ledger: str
-    """The ledger that each rank has of its own."""
+    """The ledger that each rank has of its own: `write_through`, whose entries passes alone make."""
     copies: str
     """Which of its entries are made: `agreed`, on both ranks or none; `per-rank`, where a rank has room."""
     acks: str

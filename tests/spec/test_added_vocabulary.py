@@ -76,6 +76,30 @@ def _load(tmp_path: Path, difference: str):
         (PEERS.replace('"always"', '"maybe"'), "peers.enters", "'maybe'; valid names: always, in-flight"),
         ('[set.waves]\nsource = "x"\npause = "soon"', "waves.pause", "'soon'; valid names: agreed, alone"),
         ('[set.threads]\nsource = "x"\nmany = 2', "threads.many", "unknown key; valid names: source"),
+        ('[set.loops.normal]\nrunning = ["launch if work"]', "loops.normal.running", "launch takes no condition"),
+        ('[set.pause.retract]\nsteps = ["schedule if work"]', "pause.retract.steps", "schedule takes no condition"),
+        (
+            PEERS.replace('"always"', '"in-flight"') + '\n[set.loops.normal]\nrunning = ["reap if work"]',
+            "loops.normal.running",
+            "reap takes no condition beside lookup_wait, or peers",
+        ),
+        (
+            '[set.primitives]\nyield = "x"\n[set.loops.normal]\nrunning = ["yield"]',
+            "loops.normal.running",
+            "needs the table threads",
+        ),
+        (
+            '[set.primitives]\nmerge = "x"\n[set.loops.normal]\nrunning = ["merge"]',
+            "loops.normal.running",
+            "needs the table merge",
+        ),
+        (PEERS.replace('"write_through"', '"backup"'), "peers.ledger", "'backup'; valid names: write_through"),
+        ('[set.update]\nflush = "waits"\nlock = "pause"', "update.lock", "'pause' is asked before a flush"),
+        (
+            '[set.ledgers.backup]\nmoves = [{ from = "queued", to = "retired", by = "launch", source = "x" }]',
+            "ledgers.backup.moves",
+            "launch makes no move of this ledger",
+        ),
     ],
 )
 def test_what_may_not_be_said_names_line_and_key(tmp_path: Path, difference: str, key: str, says: str) -> None:
