@@ -164,7 +164,7 @@ def verify(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by
     chosen = chosen_profile(profile, engine, remedies)
     source = source_of(chosen)
     folder, formats = writable(certificates), Formats(sarif, junit)
-    formats.check()
+    formats.check(profile)
     extra = {"workers": workers} if workers else {}
     request = Request(chosen, source, properties, loops, modes, seed, certificates=folder, anew=anew, **extra)
     withdraw(request)
@@ -173,8 +173,9 @@ def verify(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by
     report = run(request, partial(kept, reporter))
     end_at_interrupts()
     reporter.finish()
-    formats.write(report, chosen)
+    # First, so that a full disk costs the files and not the answer.
     say(reporter, report, as_json=as_json)
+    formats.write(report, chosen)
     reporter.next(after_verify(report))
     ctx.exit(exit_code(Verdict(report.verdict)))
 

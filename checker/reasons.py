@@ -138,6 +138,14 @@ def _lookup(case: Case) -> Reason:
     return Reason("a paused pass retries storage lookups", "prefetch", case.protocol.profile.primitives["retry"])
 
 
+def _work(case: Case) -> Reason:
+    paused = case.protocol.loop.paused
+    if "retry" in paused and case.protocol.storage:
+        return _lookup(case)
+    text = f"paused passes begin work without end: they run {', '.join(paused)}"
+    return Reason(text, None, case.protocol.loop.source)
+
+
 def _idle(case: Case) -> Reason:
     return Reason("the idle record is taken before the reap", None, case.protocol.profile.primitives["record"])
 
@@ -247,7 +255,7 @@ _RULES: Mapping[str, Callable[[Case], Reason]] = {
     "deferred-flush-agrees": _deferred,
     "engine-survives": _survives,
     "no-new-lookup-while-paused": _lookup,
-    "paused-work-ends": _lookup,
+    "paused-work-ends": _work,
     "idle-is-true": _idle,
     "no-forward-during-load": _load,
     "flush-only-when-quiescent": _quiescent,

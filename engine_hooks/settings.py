@@ -24,6 +24,8 @@ class Mode(Enum):
 
 
 ALL_REMEDIES = "all"
+_DIGITS = 9
+"""Of a number that a variable gives: a longer one is a mistake."""
 
 
 @dataclass(frozen=True)
@@ -125,9 +127,9 @@ class Settings:
         text = self.census.lower() or "on"
         if text in ("on", "off"):
             return CensusOptions(on=text == "on")
-        if text.isascii() and text.isdecimal() and int(text) > 0:
+        if len(text) <= _DIGITS and text.isascii() and text.isdecimal() and int(text) > 0:
             return CensusOptions(passes=int(text))
-        raise SettingsError(f"QUIESCE_CENSUS={self.census!r} is not valid; valid: on, off, or a number of batches")
+        raise SettingsError(f"QUIESCE_CENSUS={self.census[:40]!r} is not valid; valid: on, off, or a number of batches")
 
 
 def _folder(environ: Mapping[str, str], name: str) -> Path | None:

@@ -153,11 +153,25 @@ def overlay(base: Mapping[str, Any], difference: Mapping[str, Any]) -> dict[str,
     return merged
 
 
+_LIMIT = 1024 * 1024
+"""No profile is as large; so none fills the memory."""
+
+
+def _head(path: str) -> bytes:
+    with Path(path).open("rb") as file:
+        return file.read(_LIMIT + 1)
+
+
 def _read(path: str) -> tuple[dict[str, Any], str]:
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
+        # No pipe, which may never end or begin.
+        special = Path(path).exists() and not Path(path).is_file()
+        data = b"" if special else _head(path)
+        text = data.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ProfileError(path, "", f"cannot be read: {error}") from error
+    if special or len(data) > _LIMIT:
+        raise ProfileError(path, "", "it is no file" if special else f"it has more than {_LIMIT // 1024} KiB")
     try:
         return tomllib.loads(text), text
     except (ValueError, RecursionError) as error:

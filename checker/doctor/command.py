@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import click
 
 from checker.reporter import TerminalReporter
+
+
+class Seconds(click.FloatRange):
+    """A number of seconds: NaN, which lies in every range, is none."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401 - click gives anything
+        """Raises click.BadParameter."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is no number of seconds", param, ctx)
+        return number
 
 
 @click.command()
 @click.option("--url", "urls", multiple=True, metavar="URL", help="Base URL of an engine; may be repeated.")
 @click.option("--urls", "file", metavar="FILE", help="A file with one URL a line.")
 @click.option("--watch", is_flag=True, help="Ask again and again, until Ctrl-C.")
-@click.option("--every", type=click.FloatRange(min=0.2), default=2.0, show_default=True, help="Seconds, with --watch.")
 @click.option(
-    "--timeout", type=click.FloatRange(min=0.1, max=600), default=5.0, show_default=True, help="Seconds for an engine."
+    "--every", type=Seconds(min=0.2, max=86400), default=2.0, show_default=True, help="Seconds, with --watch."
+)
+@click.option(
+    "--timeout", type=Seconds(min=0.1, max=600), default=5.0, show_default=True, help="Seconds for an engine."
 )
 @click.option("--json", "as_json", is_flag=True, help="Results as JSON on stdout; with --watch one line each time.")
 @click.pass_context

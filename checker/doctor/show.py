@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from checker.alerts.texts import runbook_texts
 from checker.clock import utc
 from checker.doctor.reading import age
-from checker.doctor.results import Diagnosis, Flush
+from checker.doctor.results import Diagnosis
 
 _LONGEST = 200
 _COLUMNS = 110
@@ -52,12 +52,17 @@ def _facts(d: Diagnosis) -> Iterator[tuple[str, str]]:
     yield "paused", _paused(d)
     if d.updating_seconds is not None:
         yield "update", f"being handled for {age(d.updating_seconds)}"
-    yield from _flush(d.flush)
+    yield from _flush(d)
     yield "weights", _weights(d)
     if d.violations:
         yield "violated", f"{', '.join(f'{p} {n}' for p, n in d.violations.items())} (since the engine started)"
     for note in d.notes:
         yield "note", note
+
+
+_SEES_FLUSHES = frozenset({"flush", "deferred_flush", "gate"})
+_SEES_LOADS = "update"
+"""The hooks without which nothing is known of these, and 0 or none would be said of them."""
 
 
 def _paused(d: Diagnosis) -> str:
@@ -66,9 +71,11 @@ def _paused(d: Diagnosis) -> str:
     return f"since {utc(d.paused_since)} ({age(d.paused_seconds)})"
 
 
-def _flush(flush: Flush | None) -> Iterator[tuple[str, str]]:
+def _flush(d: Diagnosis) -> Iterator[tuple[str, str]]:
+    flush = d.flush
     if flush is None:
-        yield "flush", "none is wanted"
+        unseen = sorted(_SEES_FLUSHES & set(d.lost_hooks))
+        yield "flush", f"not seen: {', '.join(unseen)} lost" if unseen else "none is wanted"
         return
     for blocker in flush.blockers:
         entries = f" ({blocker.entries} in flight)" if blocker.entries else ""
@@ -78,7 +85,7 @@ def _flush(flush: Flush | None) -> Iterator[tuple[str, str]]:
 
 
 def _weights(d: Diagnosis) -> str:
-    loads = " or ".join(map(str, d.weight_loads)) or "?"
+    loads = "not seen" if _SEES_LOADS in d.lost_hooks else " or ".join(map(str, d.weight_loads)) or "?"
     said = [f"{who} says {', '.join(dict.fromkeys(v))}" for who, v in d.versions.items() if v]
     return "; ".join([f"loads since the start: {loads}", *said])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -10,15 +9,12 @@ import click
 from checker.completion import files
 from checker.guide import after_export
 from checker.options import chosen_profile, engine_option, place_options, profile_option, property_option, remedy_option
+from checker.outputs import check_apart, check_writable, write
 from checker.reporter import TerminalReporter
 from spec.errors import QuiesceError
 
 if TYPE_CHECKING:
     from checker.export.chosen import Selection
-
-
-class OutputError(QuiesceError):
-    """What was exported cannot be written. Remedy: another place for -o."""
 
 
 class FormatError(QuiesceError):
@@ -60,6 +56,9 @@ def export(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by
 
     if len(formats) != 1:
         raise FormatError("name one format: --tla, --promela or --itf")
+    if output is not None:
+        check_writable(output)
+        check_apart(("--output", output), ("--profile", profile))
     chosen = chosen_profile(profile, engine, remedies)
     selection = Selection(chosen, configuration(chosen, loop, mode, storage), tuple(dict.fromkeys(properties)))
     reporter = TerminalReporter()
@@ -69,10 +68,7 @@ def export(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by
     if output is None:
         reporter.data(text.rstrip("\n"))
         return
-    try:
-        Path(output).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"cannot write {output!r}: {error}") from error
+    write(output, text)
     reporter.next(after_export(formats[0], output))
 
 

@@ -52,12 +52,12 @@ class Watcher:
         if marker is None:
             return Wanted(allow=self._allow, required=False) if self._every else None
         options = dict(marker.kwargs)
-        allow = (*options.pop("allow", ()), *self._allow)
-        properties, required = tuple(options.pop("properties", ())), bool(options.pop("required", True))
-        if marker.args or options:
-            valid = "properties, allow, required"
+        properties, allow = (_names(item, key, options.pop(key, ())) for key in ("properties", "allow"))
+        required = options.pop("required", True)
+        if marker.args or options or not isinstance(required, bool):
+            valid = "properties and allow (lists of names), required (True or False)"
             raise pytest.UsageError(f"{item.nodeid}: marker quiesce takes these by name: {valid}; got {marker}")
-        return _checked(lambda: Wanted(properties, allow, required))
+        return _checked(lambda: Wanted(properties, (*allow, *self._allow), required), f"{item.nodeid}: ")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, None, None]:
@@ -136,9 +136,17 @@ class Watcher:
             terminalreporter.line(f"and {len(self._doubts) - 20} more", yellow=True)
 
 
-def _checked(make: Callable[[], Wanted]) -> Wanted:
-    """Our errors as pytest's own for bad usage."""
+def _checked(make: Callable[[], Wanted], place: str = "") -> Wanted:
+    """Our errors as pytest's own for bad usage, with where it stands."""
     try:
         return make()
     except QuiesceError as error:
-        raise pytest.UsageError(str(error)) from error
+        raise pytest.UsageError(f"{place}{error}") from error
+
+
+def _names(item: pytest.Item, key: str, given: object) -> tuple[str, ...]:
+    """What the marker gives under a key: one name, or some."""
+    names = (given,) if isinstance(given, str) else given
+    if isinstance(names, (tuple, list, set, frozenset)) and all(isinstance(name, str) for name in names):
+        return tuple(names)
+    raise pytest.UsageError(f"{item.nodeid}: marker quiesce: {key} takes a name or a list of names, got {given!r}")

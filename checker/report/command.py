@@ -70,12 +70,13 @@ def report(ctx: click.Context, /, file: str | None, output: str, **options: Any)
         from checker.report.render import html  # noqa: PLC0415 - the help needs none of this
     except ModuleNotFoundError as error:
         raise ReportToolsMissingError(f"{error}; install what it writes with: pip install 'quiesce[report]'") from error
-    from checker.report.files import check_writable, write  # noqa: PLC0415
+    from checker.outputs import check_apart, check_writable, write  # noqa: PLC0415
     from checker.report.page import page  # noqa: PLC0415
     from checker.report.places import source_of_engine  # noqa: PLC0415
     from checker.report.playback import Playback  # noqa: PLC0415
 
     check_writable(output)
+    check_apart(("--output", output), ("FILE", None if file == "-" else file), ("--profile", options["profile"]))
     reporter = TerminalReporter()
     found, profile = _given(ctx, file, options) if file is not None else _verified(reporter, options)
     if isinstance(found, Playback):

@@ -1,45 +1,12 @@
-"""The files that a command writes beside its answer. Whether they can be written is known before anything is proved."""
+"""The files that `checker verify` writes beside its answer."""
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 
+from checker.outputs import check_apart, check_writable, write
 from checker.results import Report
-from spec.errors import QuiesceError
 from spec.profile import Profile
-
-
-class OutputError(QuiesceError):
-    """A file that cannot be written. Remedy: name one in a folder that exists and may be written to."""
-
-
-def check_writable(path: str) -> None:
-    """Raises OutputError. What is no regular file (a pipe, a terminal) is found out when it is written."""
-    target = Path(path)
-    try:
-        if target.is_dir():
-            raise IsADirectoryError(21, "it is a folder")
-        if target.is_file():
-            target.open("ab").close()
-        elif not target.exists():
-            tempfile.TemporaryFile(dir=target.parent).close()
-    except (OSError, ValueError) as error:
-        raise _problem(path, error) from error
-
-
-def write(path: str, text: str) -> None:
-    """Raises OutputError."""
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise _problem(path, error) from error
-
-
-def _problem(path: str, error: Exception) -> OutputError:
-    what = getattr(error, "strerror", None) or str(error)
-    return OutputError(f"{path!r} cannot be written: {what}")
 
 
 @dataclass(frozen=True)
@@ -49,8 +16,9 @@ class Formats:
     sarif: str | None = None
     junit: str | None = None
 
-    def check(self) -> None:
-        """Raises OutputError."""
+    def check(self, profile: str | None) -> None:
+        """`profile` is the file that is read. Raises OutputError."""
+        check_apart(("--sarif", self.sarif), ("--junit", self.junit), ("--profile", profile))
         for path in (self.sarif, self.junit):
             if path is not None:
                 check_writable(path)

@@ -144,7 +144,7 @@ def test_the_setting(text: str, options: CensusOptions) -> None:
     assert Settings.from_environment({"QUIESCE_CENSUS": text}).census_options() == options
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "1.5", "yes", "\u00b2"])
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "yes", "\u00b2", "9" * 30])
 def test_a_setting_that_cannot_be_read_names_itself_and_what_is_valid(text: str) -> None:
     settings = Settings.from_environment({"QUIESCE_CENSUS": text})
     with pytest.raises(SettingsError) as error:

@@ -224,9 +224,12 @@ def test_a_demanded_check_that_cannot_be_made_does_not_pass(suite):
 @pytest.mark.parametrize(
     ("marker", "said"),
     [
-        ("(allow=['paused-flush-succeed'])", "unknown watched property 'paused-flush-succeed'; did you mean *"),
-        ("(only=['x'])", "*marker quiesce takes these by name: properties, allow, required; got *"),
-        ("('x')", "*marker quiesce takes these by name: properties, allow, required; got *"),
+        ("(allow=['paused-flush-succeed'])", "*::test_it: unknown watched property 'paused-flush-succeed'; did you *"),
+        ("(properties='update-flush')", "*::test_it: unknown watched property 'update-flush'; did you mean *"),
+        ("(allow=5)", "*::test_it: marker quiesce: allow takes a name or a list of names, got 5"),
+        ("(required='no')", "*::test_it: marker quiesce takes these by name: properties and allow *; got *"),
+        ("(only=['x'])", "*::test_it: marker quiesce takes these by name: properties and allow *; got *"),
+        ("('x')", "*::test_it: marker quiesce takes these by name: properties and allow *; got *"),
     ],
 )  # fmt: skip
 def test_a_marker_that_says_what_there_is_not_ends_the_session(suite, marker, said):
