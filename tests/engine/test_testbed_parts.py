@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -14,8 +15,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine_hooks.sglang.testbed import control, copies, launch, streams
+from engine_hooks.sglang.testbed import control, copies, launch, server, streams
 from engine_hooks.sglang.testbed.control import Control, Gate, Kind, RankGates, RankId, Switch
+from engine_hooks.sglang.testbed.server import LaunchError, free_port
 
 ROOT = Path(__file__).parents[2]
 STANDINS = ("sgl_kernel", "torchvision")
@@ -288,3 +290,17 @@ def test_only_the_tiny_model_keeps_other_models_from_being_imported(
     every = {path.stem for path in (Path(folder) / "srt" / "models").glob("*.py")} - {"__init__"}
     variable = launch.other_models(tmp_path).get("SGLANG_DISABLED_MODEL_ARCHS")
     assert (None if variable is None else every - set(variable.split(","))) == kept
+
+
+def test_an_engine_gets_a_port_that_no_outgoing_connection_takes() -> None:
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    assert 1024 <= free_port() < lowest
+
+
+def test_no_port_to_give_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", free_port()))
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(server, "_PORTS", [port] * server._PORT_TRIES)
+        with pytest.raises(LaunchError, match="none is free"):
+            free_port()

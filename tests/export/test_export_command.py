@@ -59,7 +59,7 @@ def test_itf_is_json() -> None:
         (("--tla", "--property", "pages-conserved"), ["nothing to export for pages-conserved", "has no pages"]),
         (("--itf", "--property", "requests-conserved"), ["is proved in", "no counterexample"]),
         (("--itf",), ["give one --property"]),
-        (("--tla", "--property", "versions-agree", "-o", "no/such/folder/out"), ["cannot write 'no/such/folder/out'"]),
+        (("--tla", "--property", "versions-agree", "-o", "no/such/folder/out"), ["'no/such/folder/out' cannot be"]),
         (("--promela", "--bound", "0"), ["--bound"]),
     ],
 )

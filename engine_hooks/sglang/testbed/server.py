@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import socket
 import subprocess
 import time
@@ -24,6 +25,10 @@ _HOST = "127.0.0.1"
 _POLL_SECONDS = 0.1
 _END_SECONDS = 20.0
 _LOG_TAIL_CHARACTERS = 3000
+# Below what Linux hands to outgoing connections. A port of that range may be theirs by the time that the engine, half a
+# minute later, binds it; and whoever asks such a port whether the engine is up can be connected to itself.
+_PORTS = range(20_000, 32_000)
+_PORT_TRIES = 50
 
 
 class LaunchError(RuntimeError):
@@ -164,7 +169,13 @@ class Server:
 
 
 def free_port() -> int:
-    """A port of the loopback on which nobody listens now."""
-    with socket.socket() as probe:
-        probe.bind((_HOST, 0))
-        return int(probe.getsockname()[1])
+    """A port of the loopback on which nobody listens now, of `_PORTS`.
+
+    Raises:
+        LaunchError: where none of `_PORT_TRIES` ports is free.
+    """
+    for port in random.sample(_PORTS, _PORT_TRIES):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((_HOST, port))
+            return port
+    raise LaunchError(f"{_PORT_TRIES} ports of {_PORTS[0]} to {_PORTS[-1]} were tried, and none is free")
