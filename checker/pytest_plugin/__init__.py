@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from checker.pytest_plugin.enforce import Watcher
     from checker.pytest_plugin.engines import EngineOptions, Models, TestbedEngine
     from engine_hooks.sglang.testbed.control import RankControl
+    from engine_hooks.sglang.testbed.warm import Warm
 
     class AssertProtocol(Protocol):
         """What the fixture `assert_protocol` gives."""
@@ -124,6 +125,15 @@ def quiesce_models(tmp_path_factory: pytest.TempPathFactory) -> Models:
     return Models.make(tmp_path_factory.mktemp("quiesce-models"))
 
 
+@pytest.fixture(scope="session")
+def quiesce_warm(quiesce_models: Models, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
+    """Where the session's engines start from, so that SGLang is imported once."""
+    from engine_hooks.sglang.testbed.warm import Warm  # noqa: PLC0415 - loaded where it is used
+
+    with Warm(quiesce_models.old, tmp_path_factory.mktemp("quiesce-warm")) as warm:
+        yield warm
+
+
 @pytest.fixture(scope="module")
 def quiesce_engine_options() -> EngineOptions:
     """Which engine `quiesce_engine` is; override it in a module or a conftest."""
@@ -134,12 +144,16 @@ def quiesce_engine_options() -> EngineOptions:
 
 @pytest.fixture(scope="module")
 def quiesce_module_engine(
-    quiesce_engine_options: EngineOptions, quiesce_models: Models, tmp_path_factory: pytest.TempPathFactory
+    quiesce_engine_options: EngineOptions,
+    quiesce_models: Models,
+    quiesce_warm: Warm,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[TestbedEngine]:
     """The engine of a module's tests, started once."""
     from checker.pytest_plugin.engines import started  # noqa: PLC0415 - loaded where it is used
 
-    with started(quiesce_engine_options, quiesce_models.old, tmp_path_factory.mktemp("quiesce-engine")) as engine:
+    folder = tmp_path_factory.mktemp("quiesce-engine")
+    with started(quiesce_engine_options, quiesce_models.old, folder, quiesce_warm) as engine:
         yield engine
 
 

@@ -15,6 +15,7 @@ import requests
 from engine_hooks.sglang.testbed import tinymodel
 from engine_hooks.sglang.testbed.control import RankControl
 from engine_hooks.sglang.testbed.server import Server, ServerOptions
+from engine_hooks.sglang.testbed.warm import Warm
 
 _REQUEST_SECONDS = 90.0
 _POLL_SECONDS = 0.02
@@ -131,7 +132,7 @@ class TestbedEngine:
 
 
 @contextmanager
-def started(options: EngineOptions, model: Path, folder: Path) -> Iterator[TestbedEngine]:
+def started(options: EngineOptions, model: Path, folder: Path, warm: Warm) -> Iterator[TestbedEngine]:
     """An engine with `options`, up inside the `with`, gone after it; `folder` is its own. Raises LaunchError.
 
     It reports below the folder of a watched session where there is one, so that a marked test sees it.
@@ -156,6 +157,7 @@ def started(options: EngineOptions, model: Path, folder: Path) -> Iterator[Testb
             **options.environment,
         },
         start_seconds=options.start_seconds,
+        warm=warm,
     )
     with Server(server_options) as server:
         yield TestbedEngine(server, status)

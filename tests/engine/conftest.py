@@ -11,6 +11,7 @@ from harness import ASKED_TOKENS, PROMPT, SETUPS, Engine, Models, Setup, records
 
 from engine_hooks.sglang.testbed import tinymodel
 from engine_hooks.sglang.testbed.server import Server, ServerOptions
+from engine_hooks.sglang.testbed.warm import Warm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,7 +83,11 @@ def fresh_answer(models: Models, tmp_path_factory: pytest.TempPathFactory) -> li
 
 @pytest.fixture(scope="session")
 def served(
-    request: pytest.FixtureRequest, models: Models, tmp_path_factory: pytest.TempPathFactory, fresh_answer: list[int]
+    request: pytest.FixtureRequest,
+    models: Models,
+    warm: Warm,
+    tmp_path_factory: pytest.TempPathFactory,
+    fresh_answer: list[int],
 ) -> Iterator[Engine]:
     # `fresh_answer` is asked for here so that its engine is gone before this one starts.
     assert len(fresh_answer) == ASKED_TOKENS
@@ -95,6 +100,7 @@ def served(
         arguments=setup.arguments,
         environment=setup.environment | {"QUIESCE_RECORD": str(records_of(folder))},
         start_seconds=480,
+        warm=warm,
     )
     with Server(options) as server:
         yield Engine(server, models.old)

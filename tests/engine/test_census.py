@@ -16,6 +16,8 @@ from engine_hooks.sglang.testbed.server import Server, ServerOptions
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from engine_hooks.sglang.testbed.warm import Warm
+
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(1200)]
 
 PROPERTY = "pages-conserved"
@@ -64,7 +66,7 @@ class Planted(Engine):
 
 
 @pytest.fixture(scope="module")
-def engine(models: Models, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planted]:
+def engine(models: Models, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planted]:
     folder = tmp_path_factory.mktemp("census")
     plants = folder / "plants"
     plants.mkdir()
@@ -81,6 +83,7 @@ def engine(models: Models, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             "SGLANG_ENABLE_STRICT_MEM_CHECK_DURING_IDLE": "0",
         },
         start_seconds=480,
+        warm=warm,
     )
     with Server(options) as server:
         yield Planted(server, models.old, plants)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from checker.doctor.results import Diagnosis
+    from engine_hooks.sglang.testbed.warm import Warm
 
 pytestmark = pytest.mark.engine
 
@@ -45,11 +46,17 @@ PROVOKED = {STUCK, "PausedFlushSucceedsViolated", "UpdateFlushesViolated", "Weig
 
 
 @contextmanager
-def serving(folder: Path, model: Path, port: int, remedies: str) -> Iterator[Engine]:
+def serving(folder: Path, model: Path, warm: Warm, port: int, remedies: str) -> Iterator[Engine]:
     setup = Setup("overlap", "none", remedies)
     folder.mkdir()
     options = ServerOptions(
-        model, folder, arguments=setup.arguments, environment=setup.environment, port=port, start_seconds=480
+        model,
+        folder,
+        arguments=setup.arguments,
+        environment=setup.environment,
+        port=port,
+        start_seconds=480,
+        warm=warm,
     )
     with Server(options) as server:
         yield Engine(server, model)
@@ -58,8 +65,8 @@ def serving(folder: Path, model: Path, port: int, remedies: str) -> Iterator[Eng
 class Stage:
     """One target: its engine, started when it is asked for, and whoever is paged."""
 
-    def __init__(self, folder: Path, models: Models, port: int, pager: Pager) -> None:
-        self.models, self.pager = models, pager
+    def __init__(self, folder: Path, models: Models, warm: Warm, port: int, pager: Pager) -> None:
+        self.models, self.pager, self._warm = models, pager, warm
         self._folder, self._port = folder, port
         self._running: tuple[str, Engine] | None = None
         self._open = ExitStack()
@@ -71,7 +78,7 @@ class Stage:
             self.end()
             self._started += 1
             folder = self._folder / f"engine-{self._started}"
-            engine = self._open.enter_context(serving(folder, self.models.old, self._port, remedies))
+            engine = self._open.enter_context(serving(folder, self.models.old, self._warm, self._port, remedies))
             self._running = (remedies, engine)
         return self._running[1]
 
@@ -81,10 +88,10 @@ class Stage:
 
 
 @pytest.fixture(scope="module")
-def stage(models: Models, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(models: Models, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     folder, port = tmp_path_factory.mktemp("pager"), free_port()
     with paging(folder, f"{HOST}:{port}") as pager:
-        one = Stage(folder, models, port, pager)
+        one = Stage(folder, models, warm, port, pager)
         try:
             yield one
         finally:

@@ -13,6 +13,8 @@ from engine_hooks.sglang.testbed.server import LaunchError, Server, ServerOption
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from engine_hooks.sglang.testbed.warm import Warm
+
 pytestmark = pytest.mark.engine
 
 
@@ -57,12 +59,13 @@ def test_a_testbed_that_sglang_could_not_apply_is_refused(models: Models, tmp_pa
     assert not processes_of(tmp_path)
 
 
-def test_an_engine_without_the_testbed_is_refused(models: Models, tmp_path: Path) -> None:
+def test_an_engine_without_the_testbed_is_refused(models: Models, warm: Warm, tmp_path: Path) -> None:
     options = ServerOptions(
         models.old,
         tmp_path,
         arguments={"enable_hierarchical_cache": False},
         environment={"SGLANG_PLUGINS": "quiesce"},
+        warm=warm,
     )
     with pytest.raises(LaunchError, match=r"in place on 0 of 1 ranks.*quiesce_testbed"), Server(options):
         pass
@@ -70,12 +73,12 @@ def test_an_engine_without_the_testbed_is_refused(models: Models, tmp_path: Path
 
 
 def processes_of(folder: Path) -> list[psutil.Process]:
-    """Whatever runs under the control directory of that folder."""
-    return [process for process in psutil.process_iter() if str(folder) in control_of(process)]
+    """Whatever has a file below that folder open: each process of an engine has its log."""
+    return [process for process in psutil.process_iter() if any(str(folder) in path for path in files_of(process))]
 
 
-def control_of(process: psutil.Process) -> str:
+def files_of(process: psutil.Process) -> list[str]:
     try:
-        return process.environ().get("QUIESCE_TESTBED", "")
+        return [file.path for file in process.open_files()]
     except psutil.Error:
-        return ""
+        return []

@@ -25,6 +25,8 @@ from engine_hooks.sglang.testbed.server import Server, ServerOptions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from engine_hooks.sglang.testbed.warm import Warm
+
 pytestmark = pytest.mark.engine
 
 REMEDY = "reap-while-paused"
@@ -67,7 +69,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [tinymodel.make(tmp_path_factory.mktemp("model"), seed=seed) for seed in (1, 2)]
 
 
-def audited(tmp_path: Path, model: Path, remedies: str, **arguments: object) -> ServerOptions:
+def audited(tmp_path: Path, model: Path, warm: Warm, remedies: str, **arguments: object) -> ServerOptions:
     folder = tmp_path / "audit"
     folder.mkdir()
     audit = str(Path(__file__).parent / "audit")
@@ -86,6 +88,7 @@ def audited(tmp_path: Path, model: Path, remedies: str, **arguments: object) -> 
         ranks=int(str(arguments.get("tp_size", 1))),
         arguments={"enable_metrics": True, "hicache_storage_prefetch_policy": "wait_complete", **arguments},
         environment=environment,
+        warm=warm,
     )
 
 
@@ -142,9 +145,11 @@ def audits(options: ServerOptions) -> list[dict[str, Any]]:
     ("loop", "remedies"), [("normal", ""), ("overlap", REMEDY)], ids=["normal-bare", "overlap-repaired"]
 )
 def test_every_observation_is_what_the_engine_says(
-    tmp_path: Path, models: list[Path], loop: str, remedies: str
+    tmp_path: Path, models: list[Path], warm: Warm, loop: str, remedies: str
 ) -> None:
-    options = audited(tmp_path, models[0], remedies, disable_overlap_schedule=loop == "normal", max_total_tokens=6144)
+    options = audited(
+        tmp_path, models[0], warm, remedies, disable_overlap_schedule=loop == "normal", max_total_tokens=6144
+    )
     with Server(options) as server:
         over = threading.Event()
         with ThreadPoolExecutor(_WORKERS) as pool:
@@ -176,8 +181,10 @@ def test_every_observation_is_what_the_engine_says(
 
 
 @pytest.fixture(scope="module")
-def two_ranks(tmp_path_factory: pytest.TempPathFactory, models: list[Path]) -> Iterator[tuple[Server, ServerOptions]]:
-    options = audited(tmp_path_factory.mktemp("tp2"), models[0], REMEDY, tp_size=2)
+def two_ranks(
+    tmp_path_factory: pytest.TempPathFactory, models: list[Path], warm: Warm
+) -> Iterator[tuple[Server, ServerOptions]]:
+    options = audited(tmp_path_factory.mktemp("tp2"), models[0], warm, REMEDY, tp_size=2)
     with Server(options) as server:
         yield server, options
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 STORAGE_VARIABLE = "SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR"
 """SGLang's own variable for the folder of HiCache's file storage."""
 
+BIND_VARIABLE = "SGLANG_CPU_OMP_THREADS_BIND"
+"""SGLang's own variable for the cores of each rank."""
+
 _STANDINS = Path(__file__).parent / "standins"
 # One folder a package: each goes on the path only where the real package is absent.
 _PACKAGES = {"sgl_kernel": _STANDINS / "kernels", "torchvision": _STANDINS / "vision"}
@@ -60,7 +63,7 @@ def environment(control: Path, *, storage: Path | None = None, ranks: int = 1) -
         "PYTHONPATH": os.pathsep.join(path),
         "SGLANG_USE_CPU_ENGINE": "1",
         # More ranks than NUMA nodes must be told which cores to share.
-        "SGLANG_CPU_OMP_THREADS_BIND": "|".join([cores] * ranks),
+        BIND_VARIABLE: "|".join([cores] * ranks),
         "OMP_NUM_THREADS": "1",
         # A CUDA build of PyTorch brings an NCCL that loads, then fails.
         "SGLANG_NCCL_SO_PATH": "none",
@@ -118,12 +121,17 @@ def engine_args(model: Path, overrides: Mapping[str, object] | None = None) -> d
 
 
 def server_command(model: Path, overrides: Mapping[str, object] | None = None) -> list[str]:
-    """The command of the same engine behind HTTP. An argument that is False or None is left out."""
-    command = [sys.executable, "-m", "sglang.launch_server"]
+    """The command of the same engine behind HTTP."""
+    return [sys.executable, "-m", "sglang.launch_server", *server_arguments(model, overrides)]
+
+
+def server_arguments(model: Path, overrides: Mapping[str, object] | None = None) -> list[str]:
+    """The arguments of that command. One that is False or None is left out."""
+    arguments = []
     for name, value in engine_args(model, overrides).items():
         if value is False or value is None:
             continue
-        command.append("--" + name.replace("_", "-"))
+        arguments.append("--" + name.replace("_", "-"))
         if value is not True:
-            command.append(str(value))
-    return command
+            arguments.append(str(value))
+    return arguments

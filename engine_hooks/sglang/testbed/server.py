@@ -16,6 +16,7 @@ import requests
 
 from engine_hooks.sglang.testbed import launch
 from engine_hooks.sglang.testbed.control import Control
+from engine_hooks.sglang.testbed.warm import Forked, Warm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,6 +56,8 @@ class ServerOptions:
     """0 takes a free one. A server that follows another on the same port is, to a scraper, the same one restarted."""
     start_seconds: float = 240.0
     """How long to wait for it to come up."""
+    warm: Warm | None = None
+    """Where to start it from, if it fits; a new interpreter otherwise."""
 
 
 class Server:
@@ -71,20 +74,13 @@ class Server:
         self.log_file = options.folder / "server.log"
         self.port = options.port or free_port()
         self.url = f"http://{_HOST}:{self.port}"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | Forked | None = None
 
     def __enter__(self) -> Self:
         metrics = self.options.folder / "metrics"
         for folder in (self.control.directory, self.storage, metrics):
             folder.mkdir()
-        with self.log_file.open("wb") as log:
-            self._process = subprocess.Popen(  # noqa: S603 - our own command, no shell
-                launch.server_command(self.options.model, self._arguments()),
-                env=self._environment() | {"PROMETHEUS_MULTIPROC_DIR": str(metrics)},
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        self._process = self._start(self._environment() | {"PROMETHEUS_MULTIPROC_DIR": str(metrics)})
         try:
             self._wait_until_up()
         except BaseException:
@@ -124,6 +120,21 @@ class Server:
                 process.kill()
         psutil.wait_procs(family, timeout=_END_SECONDS)
         self._process.wait(_END_SECONDS)
+
+    def _start(self, environment: dict[str, str]) -> subprocess.Popen[bytes] | Forked:
+        with self.log_file.open("wb") as log:
+            warm = self.options.warm
+            if warm and warm.fits(environment):
+                arguments = launch.server_arguments(self.options.model, self._arguments())
+                # Each rank, and the detokenizer.
+                return warm.start(arguments, environment, self.log_file, self.options.ranks + 1)
+            return subprocess.Popen(  # noqa: S603 - our own command, no shell
+                launch.server_command(self.options.model, self._arguments()),
+                env=environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
 
     def _arguments(self) -> dict[str, object]:
         storage = {"hicache_storage_backend": "file"} if self.options.storage else {}
