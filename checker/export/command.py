@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from checker.completion import files
 from checker.guide import after_export
@@ -35,8 +36,10 @@ class FormatError(QuiesceError):
 @place_options
 @property_option
 @click.option("--bound", type=click.IntRange(1, 100), default=2, show_default=True, help="For --promela: of counters.")
+@click.pass_context
 @click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout.", shell_complete=files)
 def export(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by name
+    ctx: click.Context,
     formats: tuple[str, ...],
     profile: str | None,
     engine: str | None,
@@ -56,6 +59,8 @@ def export(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by
 
     if len(formats) != 1:
         raise FormatError("name one format: --tla, --promela or --itf")
+    if formats[0] != "promela" and ctx.get_parameter_source("bound") is ParameterSource.COMMANDLINE:
+        raise FormatError(f"--bound is for --promela; --{formats[0]} has no bounds: leave it out")
     if output is not None:
         check_writable(output)
         check_apart(("--output", output), ("--profile", profile))

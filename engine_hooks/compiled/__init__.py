@@ -6,9 +6,22 @@ from importlib import import_module
 
 from engine_hooks.compiled.types import CompiledLedger, CompiledProfile, Predicate, StepPredicate, StuckKey
 
-__all__ = ["CompiledLedger", "CompiledProfile", "Predicate", "StepPredicate", "StuckKey", "compiled_profile"]
+__all__ = [
+    "CompiledLedger",
+    "CompiledProfile",
+    "Predicate",
+    "StepPredicate",
+    "StuckKey",
+    "compiled_profile",
+    "known_versions",
+]
 
 _MODULES = {("sglang", "0.5.23"): "engine_hooks.compiled.sglang_0_5_23"}
+
+
+def known_versions(engine: str) -> tuple[str, ...]:
+    """The versions of this engine that have a compiled profile, oldest first."""
+    return tuple(version for name, version in _MODULES if name == engine)
 
 
 def compiled_profile(engine: str, version: str) -> CompiledProfile | None:

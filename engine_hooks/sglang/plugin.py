@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from engine_hooks.compiled import CompiledProfile, compiled_profile
+from engine_hooks.compiled import CompiledProfile, compiled_profile, known_versions
 from engine_hooks.errors import LostSightError, SettingsError
 from engine_hooks.metrics import PrometheusSink, Vocabulary
 from engine_hooks.monitor import Monitor, MonitorOptions
@@ -32,6 +32,7 @@ from engine_hooks.sglang.probes_state import (
     version_reader,
 )
 from engine_hooks.sglang.probes_targets import START, TARGETS, missing_targets
+from engine_hooks.sglang.probes_trace import TRACE_TARGETS, Traced, traced
 from engine_hooks.sglang.remedies import Remedy, all_ranks_agree, bind_remedies
 from engine_hooks.status import StatusFile
 
@@ -91,6 +92,8 @@ def register_hooks(environ: Mapping[str, str]) -> None:
     starter = _Starter(settings, profile, chosen, __version__, missing, _census_options(settings))
     probes = Probes(starter.start)
     targets = [START, *(t for t in TARGETS if t.path not in starter.missing)] if profile is not None else [START]
+    if profile is not None and settings.trace_dir is not None:
+        targets += TRACE_TARGETS
     for target in targets:
         HookRegistry.register(target.path, getattr(probes, target.method), HookType[target.kind])
 
@@ -175,6 +178,9 @@ class _Starter:
             census=_or_lost(monitor, "census", lambda: self._census(scheduler, parallel.pp_size, monitor)),
         )
         session = Session(scheduler, monitor, sources)
+        if self.settings.trace_dir is not None:
+            of = Traced(scheduler, self._identity(monitor.options), sources.storage(), sources.lookups)
+            session.trace = traced(self.settings.trace_dir, of, sources.reader, monitor)
         board.tick(force=True)
         logger.info("quiesce: watching %s, loop %s, remedies: %s", rank, loop, ", ".join(remedies) or "none")
         return session
@@ -184,20 +190,23 @@ class _Starter:
         folder, options = self.settings.record_dir, monitor.options
         if folder is None:
             return
-        identity = Identity(
+        try:
+            writer = RecordWriter(folder, str(options.rank))
+            monitor.record_with(FlightRecorder(self._identity(options), writer))
+        except RuntimeError as error:  # no thread can be started
+            logger.warning("quiesce: no flight recorder: %s", error)
+
+    def _identity(self, options: MonitorOptions) -> Identity:
+        return Identity(
             engine="sglang",
             engine_version=self.engine_version,
             version=_own_version(),
-            profile=monitor.profile.profile,
-            spec_digest=monitor.profile.spec_digest,
+            profile=self.profile.profile if self.profile is not None else "",
+            spec_digest=self.profile.spec_digest if self.profile is not None else "",
             rank=options.rank,
             loop=options.loop,
             remedies=options.remedies,
         )
-        try:
-            monitor.record_with(FlightRecorder(identity, RecordWriter(folder, str(options.rank))))
-        except RuntimeError as error:  # no thread can be started
-            logger.warning("quiesce: no flight recorder: %s", error)
 
     @property
     def _unasked(self) -> frozenset[str]:
@@ -249,7 +258,11 @@ class _Starter:
         for hook in HOOKS:
             board.show("hook_applied", hook, value=0)
         board.tick(force=True)
-        message = f"no profile of sglang {self.engine_version}: nothing is watched and no remedy is active"
+        known = ", ".join(known_versions("sglang"))
+        message = (
+            f"no profile of sglang {self.engine_version}: nothing is watched and no remedy is active; "
+            f"there is one of: {known}"
+        )
         logger.warning("quiesce: %s", message)
         if self.settings.mode is Mode.ENFORCE:
             raise LostSightError(message)

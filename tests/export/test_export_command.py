@@ -61,6 +61,7 @@ def test_itf_is_json() -> None:
         (("--itf",), ["give one --property"]),
         (("--tla", "--property", "versions-agree", "-o", "no/such/folder/out"), ["'no/such/folder/out' cannot be"]),
         (("--promela", "--bound", "0"), ["--bound"]),
+        (("--tla", "--bound", "3"), ["--bound is for --promela", "leave it out"]),
     ],
 )
 def test_bad_input_is_exit_code_2(arguments: tuple[str, ...], says: list[str]) -> None:
