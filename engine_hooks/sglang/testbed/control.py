@@ -42,6 +42,17 @@ class Kind(StrEnum):
     """Which of these pages does the storage have."""
     STORAGE_READ = "storage_read"
     STORAGE_WRITE = "storage_write"
+    LOOP_PASS = "loop_pass"  # noqa: S105 - no password
+    """A pass of the event loop, from its ingest on. While it is held the scheduler stays in ingest and handles what
+    comes there, so that single steps of the loop stand between messages (`passes`). For an engine of one rank."""
+    REQUEST = "request"
+    """A request on its way from the tokenizer to the scheduler. For an engine of one rank, like the next."""
+    MESSAGE = "message"
+    """Any other message on that way, e.g. a pause."""
+
+
+TRANSFERS = (Kind.D2H, Kind.H2D, Kind.STORAGE_QUERY, Kind.STORAGE_READ, Kind.STORAGE_WRITE)
+"""What copies or asks. The other kinds are of the event loop, which never ends, and nothing of them can fail."""
 
 
 class _Word(IntEnum):
@@ -117,12 +128,15 @@ class Gate:
 
     def enter(self, number: int) -> None:
         """Block until the test lets operation `number` run, then for its delay."""
-        words = self._words
-        while words[_Word.HOLD] and number >= words[_Word.PASS_BELOW]:
+        while self.holds(number):
             time.sleep(_POLL_SECONDS)
         self._count(_Word.STARTED)
-        if words[_Word.DELAY_US]:
-            time.sleep(words[_Word.DELAY_US] / 1e6)
+        if self._words[_Word.DELAY_US]:
+            time.sleep(self._words[_Word.DELAY_US] / 1e6)
+
+    def holds(self, number: int) -> bool:
+        """Whether the test keeps operation `number` from running."""
+        return bool(self._words[_Word.HOLD] and number >= self._words[_Word.PASS_BELOW])
 
     def fails(self, number: int) -> bool:
         """Whether the test wants operation `number` to fail.
@@ -264,11 +278,14 @@ class RankControl:
         self.storage_query = self._switches[Kind.STORAGE_QUERY]
         self.storage_read = self._switches[Kind.STORAGE_READ]
         self.storage_write = self._switches[Kind.STORAGE_WRITE]
+        self.passes = self._switches[Kind.LOOP_PASS]
+        self.requests = self._switches[Kind.REQUEST]
+        self.messages = self._switches[Kind.MESSAGE]
 
     @property
     def switches(self) -> Mapping[Kind, Switch]:
-        """Every switch, by kind."""
-        return self._switches
+        """The switch of each kind of transfer."""
+        return {kind: self._switches[kind] for kind in TRANSFERS}
 
     @property
     def installed(self) -> bool:
@@ -281,8 +298,8 @@ class RankControl:
             switch.restore()
 
     def wait_idle(self, seconds: float = 60.0) -> None:
-        """Wait until nothing of any kind is in flight. Raises `TimeoutError`."""
-        for switch in self._switches.values():
+        """Wait until no transfer of any kind is in flight. Raises `TimeoutError`."""
+        for switch in self.switches.values():
             switch.wait_idle(seconds)
 
 

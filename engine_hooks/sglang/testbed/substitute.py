@@ -16,12 +16,14 @@ from sglang.srt.runtime_context import get_parallel
 
 from engine_hooks.sglang.testbed import copies, streams
 from engine_hooks.sglang.testbed.control import Gate, InjectedFailureError, Kind, RankGates, RankId, report_failure
+from engine_hooks.sglang.testbed.intake import Intake
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
 _SCHEDULER = "sglang.srt.managers.scheduler.Scheduler"
+_RECEIVER = "sglang.srt.managers.scheduler_components.request_receiver.SchedulerRequestReceiver"
 _L2_ENGINE = "sglang.srt.mem_cache.l2_transfer.L2TransferEngine"
 _HOST_POOL = "sglang.srt.mem_cache.pool_host.base.HostKVCache"
 _STORAGE = "sglang.srt.mem_cache.storage.backend_factory.StorageBackendFactory"
@@ -72,12 +74,15 @@ class Substitute:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._intake = Intake(lambda kind: self._gates[kind])
         self._hooks: dict[str, tuple[Callable[..., object], HookType]] = {
             f"{_HOST_POOL}.__init__": (_without_pinning, HookType.BEFORE),
             f"{_L2_ENGINE}.__init__": (_make_lanes, HookType.AFTER),
             f"{_L2_ENGINE}.submit_device_to_host": (self._submit_d2h, HookType.AROUND),
             f"{_L2_ENGINE}.submit_host_to_device": (self._submit_h2d, HookType.AROUND),
             f"{_STORAGE}.create_backend": (self._gate_storage, HookType.AFTER),
+            f"{_RECEIVER}.recv_requests": (self._intake.receive, HookType.AROUND),
+            f"{_SCHEDULER}.ingest_requests": (self._intake.ingest, HookType.AROUND),
             f"{_SCHEDULER}.__init__": (self._scheduler_built, HookType.AFTER),
         }
 
