@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from engine_hooks.census.words import Census
     from engine_hooks.recorder import FlightRecorder
+    from engine_hooks.tracer import Tracer
 
 logger = logging.getLogger("quiesce")
 
@@ -75,6 +76,7 @@ class Monitor:
         self._forwards = 0
         self._seen: Observation | None = None
         self._recorder: FlightRecorder | None = None
+        self._dropping: list[FlightRecorder | Tracer] = []
         self.watched = frozenset(p for p, needs in NEEDS.items() if not needs & options.unasked)
         self._blockers = blocker_names(profile)
         for hook in (name for name in HOOKS if name not in options.unasked):
@@ -86,7 +88,12 @@ class Monitor:
     def record_with(self, recorder: FlightRecorder) -> None:
         """Give each pass, event and violation to a flight recorder too."""
         self._recorder = recorder
+        self._dropping.append(recorder)
         self.board.attach(recorder)
+
+    def trace_with(self, tracer: Tracer) -> None:
+        """Export what a trace loses."""
+        self._dropping.append(tracer)
 
     # What the monitor can see.
 
@@ -291,8 +298,8 @@ class Monitor:
             self._forwards = 0
 
     def _count_dropped(self) -> None:
-        if self._recorder is not None:
-            for reason, number in self._recorder.take_dropped().items():
+        for source in self._dropping:
+            for reason, number in source.take_dropped().items():
                 self.board.count("trace_events_dropped_total", reason, by=number)
 
     def _stamp(self, seen: Observation) -> None:

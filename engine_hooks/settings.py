@@ -65,6 +65,12 @@ VARIABLES = (
         "flight records: the last passes before each violation",
     ),
     Variable(
+        "QUIESCE_TRACE",
+        "a folder",
+        "none",
+        "a trace of everything that each scheduler does, for `checker replay`; at most 128 MiB for each",
+    ),
+    Variable(
         "QUIESCE_CENSUS",
         "`on`, `off`, or a number of batches",
         "`on`",
@@ -95,6 +101,8 @@ class Settings:
     status_dir: Path | None = None
     record_dir: Path | None = None
     """Where flight records go; None: nothing is recorded."""
+    trace_dir: Path | None = None
+    """Where traces go; None: nothing is traced."""
     census: str = ""
     """As written; `census_options` reads it."""
 
@@ -108,9 +116,14 @@ class Settings:
             valid = ", ".join(m.value for m in Mode)
             raise SettingsError(f"QUIESCE={environ['QUIESCE']!r} is not a mode; valid: {valid}") from None
         names = tuple(name.strip() for name in environ.get("QUIESCE_REMEDIES", "").split(",") if name.strip())
-        status_dir, record_dir = (_folder(environ, name) for name in ("QUIESCE_STATUS_DIR", "QUIESCE_RECORD"))
-        census = environ.get("QUIESCE_CENSUS", "").strip()
-        return cls(mode=mode, remedies=names, status_dir=status_dir, record_dir=record_dir, census=census)
+        return cls(
+            mode=mode,
+            remedies=names,
+            status_dir=_folder(environ, "QUIESCE_STATUS_DIR"),
+            record_dir=_folder(environ, "QUIESCE_RECORD"),
+            trace_dir=_folder(environ, "QUIESCE_TRACE"),
+            census=environ.get("QUIESCE_CENSUS", "").strip(),
+        )
 
     def chosen_remedies(self, known: Collection[str]) -> tuple[str, ...]:
         """The remedies to activate, sorted; raises SettingsError for a name that the profile does not have."""

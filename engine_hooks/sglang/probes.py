@@ -47,6 +47,30 @@ class Probes:
         except Exception:
             logger.exception("quiesce: cannot start; nothing is watched and no remedy is active")
 
+    def ingesting(self, _scheduler: Engine, *_args: object, **_kwargs: object) -> None:
+        """BEFORE `Scheduler.ingest_requests`; hooked only for a trace, as are the next three."""
+        session = self._session
+        if session is not None and session.trace is not None:
+            session.trace.ingesting()
+
+    def queued(self, _result: object, _scheduler: Engine, *_args: object, **_kwargs: object) -> None:
+        """AFTER `Scheduler._add_request_to_queue`."""
+        session = self._session
+        if session is not None and session.trace is not None:
+            session.trace.queued()
+
+    def aborted(self, _result: object, _scheduler: Engine, *_args: object, **_kwargs: object) -> None:
+        """AFTER `Scheduler.abort_request`."""
+        session = self._session
+        if session is not None and session.trace is not None:
+            session.trace.tracer.did("abort")
+
+    def pausing(self, _scheduler: Engine, *_args: object, **_kwargs: object) -> None:
+        """BEFORE `Scheduler.pause_generation`."""
+        session = self._session
+        if session is not None and session.trace is not None:
+            session.trace.pausing()
+
     def ingested(self, result: object, _scheduler: Engine, *_args: object, **_kwargs: object) -> None:
         """AFTER `Scheduler.ingest_requests`."""
         session = self._session

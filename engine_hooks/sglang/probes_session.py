@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from engine_hooks.monitor import Monitor
     from engine_hooks.sglang.census_probe import CensusProbe
     from engine_hooks.sglang.probes_state import StateReader
+    from engine_hooks.sglang.probes_trace import Tracing
     from engine_hooks.sglang.remedies import Remedy
+    from engine_hooks.trace import Do
 
 logger = logging.getLogger("quiesce")
 
@@ -65,6 +67,8 @@ class Session:
         """The first answer of the engine's plain gate since it was last set to None."""
         self.update_refused = False
         self.census = sources.census
+        self.trace: Tracing | None = None
+        """Where a trace is asked for."""
         self._reader = sources.reader
         self._lookups = sources.lookups
         self._storage = sources.storage
@@ -112,6 +116,8 @@ class Session:
         `received` are the requests of this pass. A paused pass without any begins where the last one ended.
         """
         self._sequence += 1
+        if self.trace is not None:
+            self.trace.ingested()
         if self.scheduler._engine_paused:  # noqa: SLF001 - the engine has no public name for it
             if self._undisturbed and not received and self._flush_wrapper._pending is None:  # noqa: SLF001 - as below
                 self._began, self._seen = self._seen, self._began
@@ -132,6 +138,8 @@ class Session:
 
     def paused_pass_ended(self) -> None:
         """After `Scheduler._record_scheduler_state_for_paused_engine`: the end of a paused pass."""
+        if self.trace is not None and self.idle is not None:
+            self.trace.reader.recorded_idle = self.idle
         if self._read(self._seen):
             self._seen.recorded_idle = self.idle
             before = self._began if self._has_began else None
@@ -144,6 +152,8 @@ class Session:
     def paused(self, mode: str) -> None:
         """After `Scheduler.pause_generation`."""
         self.monitor.paused(mode, self._storage())
+        if self.trace is not None:
+            self.trace.paused(mode)
         if self.census is not None and mode == "retract":
             self.guarded("census", self.census.retracted, self.scheduler.forward_ct)
 
@@ -151,6 +161,7 @@ class Session:
         """After `Scheduler.continue_generation`."""
         self._next_read = 0.0
         self.monitor.continued()
+        self._did("continue")
 
     def flush_begins(self) -> None:
         """Before `Scheduler.flush_cache`: the state in which its gate is decided."""
@@ -167,6 +178,8 @@ class Session:
         if "state" not in self._dead:
             self.monitor.gate_answered("flush", self._decision, open_=granted)
         self.monitor.flush_decided(self.flush_kind, "granted" if granted else "refused")
+        if self.trace is not None:
+            self.trace.flushed(self.flush_kind, granted=granted)
         if self.census is not None and granted:
             self.guarded("census", self.census.flush_granted, self.scheduler.forward_ct)
 
@@ -187,6 +200,9 @@ class Session:
             self.monitor.gate_answered("deferred_flush", self._deferred, open_=self.idle)
         if self._deferred.deferred_pending and self._flush_wrapper._pending is None and self._flushes == flushes:  # noqa: SLF001 - the engine has no public name for it
             self.monitor.flush_decided("deferred", "timed_out")
+        if self.trace is not None:
+            pending = self._flush_wrapper._pending is not None  # noqa: SLF001 - the engine has no public name for it
+            self.trace.deferred(self._deferred.deferred_pending, pending, flushed=self._flushes > flushes)
 
     def update_begins(self) -> None:
         """Before one of the `SchedulerWeightUpdaterManager.update_weights_from_*`."""
@@ -217,6 +233,11 @@ class Session:
             self.monitor.weights_loaded()
         result = "unflushed" if self.update_refused else "ok" if reply.success else "failed"
         self.monitor.update_answered(kind, result)
+        self._did("update", "kept" if result == "ok" and not flushed else result)
+
+    def _did(self, do: Do, how: str = "") -> None:
+        if self.trace is not None:
+            self.trace.tracer.did(do, how)
 
     def _read(self, seen: Observation, *, decision: bool = False) -> bool:
         """Fill `seen`; False where the state can no longer be read."""
