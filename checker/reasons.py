@@ -105,6 +105,8 @@ def _stale(case: Case) -> Reason:
 
 
 def _truth(case: Case) -> Reason:
+    if case.about:
+        return Reason(f"what the update answers is not what it did: {case.about}, in {case.run.steps[-1].action}")
     if case.run.steps[-1].action in ("UpdateFlushed", "UpdateAnswered"):
         tiers = [t for t in ("device", "host", "storage") if case.run.last.get(f"stale_{t}")]
         return Reason(f"the update is answered with success while {', '.join(tiers)} still holds the old weights' KV")
@@ -118,7 +120,9 @@ def _versions(_case: Case) -> Reason:
     return Reason(text)
 
 
-def _deferred(_case: Case) -> Reason:
+def _deferred(case: Case) -> Reason:
+    if case.about:
+        return Reason("a deferred flush is granted what an immediate one is refused")
     return Reason("a waiting request blocks the deferred flush, and while paused not the immediate one")
 
 
@@ -204,6 +208,16 @@ def _declined(case: Case) -> Reason:
     return Reason("a retry that is not sent uses up an attempt of its budget", "prefetch", source)
 
 
+def _flush(case: Case) -> Reason:
+    texts = {
+        "empties": "a granted flush leaves something behind",
+        "refused": "a flush is refused while its gate is open",
+        "waits": "a flush with a time-out waits while its gate is open",
+    }
+    text = texts.get(case.about, f"what a flush answers is not what it did: {case.about}")
+    return Reason(f"{text}, in {case.run.steps[-1].action}", None, case.protocol.profile.flush.source)
+
+
 def _pages(case: Case) -> Reason:
     last = case.run.steps[-1].action
     texts = {
@@ -237,6 +251,8 @@ def _control(case: Case) -> Reason:
 
 
 def _returns(case: Case) -> Reason:
+    if case.about == "parked":
+        return Reason("a request parked at the tokenizer's gate stays there when the gate is open")
     if case.run.last.get("mine_landed"):
         return Reason("a request waits for the read of a side pool, which its time-out does not end", "prefetch")
     if case.run.last.get("mine_revoked"):
@@ -268,4 +284,6 @@ _RULES: Mapping[str, Callable[[Case], Reason]] = {
     "refusal-explained": _unexplained,
     "ready-work-retired": _not_at_once,
     "retries-are-lookups": _declined,
+    "flush-tells-truth": _flush,
+    "abort-flush-succeeds": _stuck,
 }

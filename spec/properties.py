@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from spec.answers import abort_flush_succeeds, aborts, flush_tells_truth, update_answers
 from spec.claims import (
     Claims,
     by_concerns,
@@ -104,7 +105,9 @@ def _update_flushes(p: Protocol, _spec: Spec) -> Iterable[Part]:
 
 
 def _deferred_flush_agrees(_p: Protocol, spec: Spec) -> Iterable[Part]:
-    yield Part(Always(implies(spec.definitions["flush"], spec.definitions["deferred_flush"])))
+    flush, deferred = spec.definitions["flush"], spec.definitions["deferred_flush"]
+    yield Part(Always(implies(flush, deferred)))
+    yield Part(Always(implies(deferred, flush)), "no more")
 
 
 def _ledgers_drain(p: Protocol, _spec: Spec) -> Iterable[Part]:
@@ -137,6 +140,9 @@ def _requests_return(p: Protocol, _spec: Spec) -> Iterable[Part]:
     admitted = disj(p.now.mine_waiting, p.now.mine_running)
     # It stays resumed in the end: a run that pauses again is not what this speaks of.
     yield Part(LeadsTo(pending=admitted, goal=disj(neg(admitted), p.now.gate_closed)))
+    parked = p.now.mine_parked
+    closed = p.now.gate_closed
+    yield Part(LeadsTo(pending=conj(parked, neg(closed)), goal=disj(neg(parked), closed)), "parked")
 
 
 def _requests_conserved(p: Protocol, _spec: Spec) -> Iterable[Part]:
@@ -176,6 +182,7 @@ def _update_tells_truth(p: Protocol, spec: Spec) -> Iterable[Part]:
     old = disj(*(spec.primed(p.now[f"stale_{tier}"]) for tier in _tiers(p)))
     yield Part(EachStep(implies(_next(p, "updates_ok") > p.now.updates_ok, neg(old))))
     yield Part(EachStep(implies(_next(p, "forwards") > p.now.forwards, neg(p.now.unflushed))))
+    yield from update_answers(p, spec)
 
 
 def _versions_agree(p: Protocol, _spec: Spec) -> Iterable[Part]:
@@ -359,5 +366,18 @@ _PROPERTIES = (
         "an attempt of a lookup is spent only where a lookup is sent",
         retries_are_lookups,
         applies=says_declines,
+    ),
+    Property(
+        "flush-tells-truth",
+        "safety",
+        "a flush is refused, or waits, only where its gate is closed; granted, it leaves nothing in what it clears",
+        flush_tells_truth,
+    ),
+    Property(
+        "abort-flush-succeeds",
+        "liveness",
+        "paused by abort and no request left ~> the flush gate opens, or requests come again",
+        abort_flush_succeeds,
+        applies=aborts,
     ),
 )

@@ -16,7 +16,7 @@ from spec.ledger import Ledger
 from spec.profile import Profile
 from spec.requests import MarkedRequest
 from spec.steps import Flow
-from spec.terms import BoolTerm, conj, ite, nat, neg
+from spec.terms import NEXT, BoolTerm, conj, ite, nat, neg
 from spec.tla import Action, Draft, Fairness, Sort, Spec, Variable
 from spec.updates import Updates
 
@@ -45,6 +45,7 @@ class Protocol(Updates):
         self.concerns = concerns_of(self)
         self.variables = {variable.name: variable for variable in self._variables()}
         self.now = Draft(self.variables, "now")
+        self.after = Draft({name: Variable(name + NEXT, v.sort) for name, v in self.variables.items()}, "after")
 
     def _variables(self) -> Iterable[Variable]:
         flags = ["paused", "gate_closed", "flush_wanted", "deferred_pending", "last_batch", "watched", "recorded_idle"]

@@ -84,5 +84,5 @@ class MarkedRequest:
 
     def abort_all(self, s: Draft) -> None:
         """It leaves with all that wait, or with its next result if it runs."""
+        s.mine_abort = disj(conj(s.mine_abort, neg(s.mine_waiting)), s.mine_running)
         s.mine_waiting = False
-        s.mine_abort = disj(s.mine_abort, s.mine_running)

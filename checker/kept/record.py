@@ -23,7 +23,7 @@ from checker.kept.model import (
     KeptStep,
     KeptStuck,
 )
-from checker.proof.carry import closed
+from checker.proof.carry import closed, holds
 from checker.proof.interpreter import Step
 from checker.proof.obligations import Proof, obligations
 from checker.proof.refute import Stuck, stuck_of
@@ -137,7 +137,9 @@ def _proof(proof: Proof, table: _Table) -> KeptProof:
 
 
 def _needed_by_proof(system: System, proof: Proof) -> Proof:
-    """The same proof with no lemma that it does without."""
+    """The same proof with no lemma that it does without, and no rank where what helps reaches the goal at once."""
+    if proof.rank and not proof.recurrent and holds(system, replace(proof, rank=())):
+        proof = replace(proof, rank=())
     marks = _marks(proof.lemmas)
     guarded = _over(proof, tuple(map(implies, marks, proof.lemmas)))
     solver = system.solver(disj(*(o.formula for o in obligations(system, guarded))))
