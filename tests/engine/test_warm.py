@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from harness import PROMPT, Engine, Models, wait_until
+from harness import PROMPT, WAIT_SECONDS, Engine, Models, wait_until
 
 from engine_hooks.sglang.testbed import launch
 from engine_hooks.sglang.testbed.server import Server, ServerOptions
@@ -41,23 +41,33 @@ def test_a_warm_process_that_ends_is_said(models: Models, tmp_path: Path) -> Non
 
 
 @pytest.mark.engine
-def test_its_processes_are_its_own(models: Models, tmp_path: Path) -> None:
+def test_its_processes_are_its_own(models: Models, warm: Warm, tmp_path: Path) -> None:
     """Each has the server as its parent and its session; a dead scheduler ends them; none outlives it."""
+    with Server(ServerOptions(models.old, tmp_path, warm=warm)) as server:
+        assert isinstance(server._process, Forked)
+        Engine(server, models.old).ask(PROMPT)
+        *children, root = server.processes()
+        titles = {child.pid: " ".join(child.cmdline()) for child in children}
+        (scheduler,) = (pid for pid, title in titles.items() if "scheduler" in title)
+        assert sum("detokenizer" in title for title in titles.values()) == 1
+        assert {child.ppid() for child in children} == {root.pid}
+        assert os.getsid(scheduler) == root.pid
+        psutil.Process(scheduler).kill()
+        wait_until(lambda: not server.alive, "the server ends after its scheduler")
+    assert not any(process.is_running() and process.status() != "zombie" for process in [*children, root])
+
+
+@pytest.mark.engine
+def test_a_server_that_nobody_ended_ends_with_the_warm_process(models: Models, tmp_path: Path) -> None:
+    """As after a test session that was killed."""
     folder = tmp_path / "engine"
     folder.mkdir()
     with Warm(models.old, tmp_path) as warm:
-        with Server(ServerOptions(models.old, folder, warm=warm)) as server:
-            assert isinstance(server._process, Forked)
-            Engine(server, models.old).ask(PROMPT)
-            *children, root = server.processes()
-            titles = {child.pid: " ".join(child.cmdline()) for child in children}
-            (scheduler,) = (pid for pid, title in titles.items() if "scheduler" in title)
-            assert sum("detokenizer" in title for title in titles.values()) == 1
-            assert {child.ppid() for child in children} == {root.pid}
-            assert os.getsid(scheduler) == root.pid
-            psutil.Process(scheduler).kill()
-            wait_until(lambda: not server.alive, "the server ends after its scheduler")
-        assert not any(process.is_running() and process.status() != "zombie" for process in [*children, root])
+        server = Server(ServerOptions(models.old, folder, warm=warm)).__enter__()
+        family = server.processes()
+        assert server.alive
+    gone, alive = psutil.wait_procs(family, timeout=WAIT_SECONDS)
+    assert (len(gone), alive) == (len(family), [])
 
 
 @pytest.mark.engine

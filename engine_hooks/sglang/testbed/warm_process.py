@@ -5,6 +5,7 @@ Nothing else imports this module: it is a program (`python -m engine_hooks.sglan
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import json
@@ -29,7 +30,29 @@ _SERVER = "sglang.launch_server"
 
 
 def serve() -> None:
-    """Fork a server for each line of the standard input, and print its process id; until the input ends."""
+    """Fork a server for each line of the standard input, and print its process id; until the input ends.
+
+    What still runs then has lost whoever asked for it, and is killed.
+    """
+    _import()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody here asks how a server ended
+    servers: list[int] = []
+    for line in sys.stdin:
+        pid = os.fork()
+        if not pid:
+            for server in servers:
+                os.close(server)
+            _be_server(json.loads(line))
+            return
+        servers.append(os.pidfd_open(pid))
+        sys.stdout.write(f"{pid}\n")
+        sys.stdout.flush()
+    for server in servers:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(server, signal.SIGKILL)  # its schedulers and the rest die with it
+
+
+def _import() -> None:
     for module in _PRELOADED:
         importlib.import_module(module)
     if _IMPORTED_BY_EACH in sys.modules:
@@ -37,14 +60,6 @@ def serve() -> None:
     # It finds its place in memory through the variables, at its first use, and not after they have been changed.
     importlib.import_module("setproctitle").getproctitle()
     gc.freeze()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody here asks how a server ended
-    for line in sys.stdin:
-        pid = os.fork()
-        if not pid:
-            _be_server(json.loads(line))
-            return
-        sys.stdout.write(f"{pid}\n")
-        sys.stdout.flush()
 
 
 def _be_server(order: dict[str, Any]) -> None:
