@@ -11,6 +11,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from engine_hooks.census.words import CLASSES
+from engine_hooks.lineage.words import PLACES
 from engine_hooks.recorder_writer import DROP_REASONS
 
 if TYPE_CHECKING:
@@ -107,6 +108,12 @@ SERIES: Mapping[str, Series] = {
     ),
     "kv_pages": Series(
         "gauge", ("state",), "Pages of the KV pool by who holds them, at the last census.", lambda _: _each(CLASSES)
+    ),
+    "kv_tokens_read_total": Series(
+        "counter",
+        ("tier", "lineage"),
+        "Tokens of earlier KV that requests read, by what brought them in and by the weights behind them.",
+        lambda _: PLACES,
     ),
     "hook_applied": Series(
         "gauge", ("hook",), "1: the hook works; 0: what depends on it is not checked.", lambda v: _each(v.hooks)

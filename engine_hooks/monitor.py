@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from engine_hooks.compiled import CompiledProfile, Predicate, StuckKey
 from engine_hooks.errors import LostSightError, ProtocolViolationError
 from engine_hooks.monitor_board import Board, Violation
+from engine_hooks.monitor_options import MonitorOptions
 from engine_hooks.monitor_text import HOOKS, NEEDS, Finding, blocker_names, describe
-from engine_hooks.observation import COMPARED, NOWHERE, VARIABLES, Observation, Rank
+from engine_hooks.observation import COMPARED, VARIABLES, Observation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,20 +29,6 @@ logger = logging.getLogger("quiesce")
 _TIMED_ONE_IN = 64
 _SETTLE_SECONDS = 5.0
 _CHECKED_AT_FORWARDS = frozenset(("no-forward-while-paused", "no-stale-kv"))
-
-
-@dataclass(frozen=True)
-class MonitorOptions:
-    """What one monitor watches."""
-
-    rank: Rank = NOWHERE
-    loop: str = "normal"
-    remedies: tuple[str, ...] = ()
-    """The active remedies, sorted: a stuck region holds for exactly these."""
-    enforce: bool = False
-    """Raise ProtocolViolationError and LostSightError; for CI."""
-    unasked: frozenset[str] = frozenset()
-    """Hooks that are off because nobody asked for them, which is no loss."""
 
 
 class Monitor:
@@ -227,16 +213,21 @@ class Monitor:
     def forward(self) -> None:
         """A batch is about to be launched.
 
-        `no-stale-kv` is watched as far as a pass shows it: an update whose flush was refused, and no flush granted
-        since. That covers the device and host tiers; what a storage tier holds of old weights no flush drops, and
-        nothing here sees it.
+        Without the lineage of pages `no-stale-kv` is watched as far as a pass shows it: an update whose flush was
+        refused, and no flush granted since. That covers the device and host tiers; what a storage tier holds of old
+        weights no flush drops.
         """
         self._forwards += 1
         if self._since is not None and "no-forward-while-paused" in self.watched:
             self._violated("no-forward-while-paused", "a batch is launched", self._seen)
-        if self._stale and "no-stale-kv" in self.watched:
+        if self._stale and "no-stale-kv" in self.watched and not self.sees("lineage"):
             what = "a batch is launched after an update whose flush was refused, and none was granted since"
             self._violated("no-stale-kv", what, self._seen)
+
+    def stale_read(self, told: str) -> None:
+        """Requests of a batch read KV of older weights, says its lineage; `told`: how much, and from where."""
+        if "no-stale-kv" in self.watched:
+            self._violated("no-stale-kv", f"a batch read KV of older weights: {told}", self._seen)
 
     # Passes.
 

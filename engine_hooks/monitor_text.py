@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 HOOKS = (
     "profile", "pass", "paused_pass", "forward", "pause", "resume", "flush", "deferred_flush", "update", "idle",
-    "state", "lookups", "gate", "stuck_region", "version", "census",
+    "state", "lookups", "gate", "stuck_region", "version", "census", "lineage",
 )  # fmt: skip
 """`profile`: the engine's version has one. `state`: the observation's variables. `gate`: the compiled gate agrees with
 the engine's own. `stuck_region`: one was compiled for the configuration of this pause; it comes and goes with it.
-`version`: the weight version, of which `version_mismatch` speaks. `census`: the KV pages can be counted. The others are
-places in the engine's code."""
+`version`: the weight version, of which `version_mismatch` speaks. `census`: the KV pages can be counted. `lineage`:
+which weights are behind each can be followed. The others are places in the engine's code."""
 
 NEEDS: Mapping[str, frozenset[str]] = {
     "paused-flush-succeeds": frozenset(("profile", "state", "gate", "paused_pass", "pause", "resume", "flush")),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine_hooks.errors import SettingsError
+from engine_hooks.lineage.stored import KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -77,6 +78,13 @@ VARIABLES = (
         "`on`: the KV pages are counted at idle, after a retract, before and after a flush. A number: also where so"
         " many batches were launched since the last census. `off`: never",
     ),
+    Variable(
+        "QUIESCE_LINEAGE",
+        "`on`, `off`, or a number of storage keys",
+        "`off`",
+        "`on`: which weights are behind each KV page is followed, through host and storage; `no-stale-kv` then says"
+        f" which tier brought in how many stale tokens. A number: how many storage keys are remembered; `on`: {KEYS:,}",
+    ),
 )
 """Every variable that `Settings.from_environment` reads."""
 
@@ -89,6 +97,15 @@ class CensusOptions:
     """At idle, after a retract, before and after a flush."""
     passes: int = 0
     """And where so many batches were launched since the last census; 0: nowhere."""
+
+
+@dataclass(frozen=True)
+class LineageOptions:
+    """Whether the weights behind KV pages are followed."""
+
+    on: bool = False
+    keys: int = KEYS
+    """How many keys of a storage are remembered."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +122,8 @@ class Settings:
     """Where traces go; None: nothing is traced."""
     census: str = ""
     """As written; `census_options` reads it."""
+    lineage: str = ""
+    """As written; `lineage_options` reads it."""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Settings:
@@ -123,6 +142,7 @@ class Settings:
             record_dir=_folder(environ, "QUIESCE_RECORD"),
             trace_dir=_folder(environ, "QUIESCE_TRACE"),
             census=environ.get("QUIESCE_CENSUS", "").strip(),
+            lineage=environ.get("QUIESCE_LINEAGE", "").strip(),
         )
 
     def chosen_remedies(self, known: Collection[str]) -> tuple[str, ...]:
@@ -140,9 +160,24 @@ class Settings:
         text = self.census.lower() or "on"
         if text in ("on", "off"):
             return CensusOptions(on=text == "on")
-        if len(text) <= _DIGITS and text.isascii() and text.isdecimal() and int(text) > 0:
+        if _is_number(text):
             return CensusOptions(passes=int(text))
         raise SettingsError(f"QUIESCE_CENSUS={self.census[:40]!r} is not valid; valid: on, off, or a number of batches")
+
+    def lineage_options(self) -> LineageOptions:
+        """Whether lineage is followed; raises SettingsError for a value of QUIESCE_LINEAGE that is not valid."""
+        text = self.lineage.lower() or "off"
+        if text in ("on", "off"):
+            return LineageOptions(on=text == "on")
+        if _is_number(text):
+            return LineageOptions(on=True, keys=int(text))
+        raise SettingsError(
+            f"QUIESCE_LINEAGE={self.lineage[:40]!r} is not valid; valid: on, off, or a number of storage keys"
+        )
+
+
+def _is_number(text: str) -> bool:
+    return len(text) <= _DIGITS and text.isascii() and text.isdecimal() and int(text) > 0
 
 
 def _folder(environ: Mapping[str, str], name: str) -> Path | None:

@@ -17,6 +17,7 @@ from checker.alerts.monitoring import ENGINE_SERIES
 
 _ON = '{job=~"$job", instance=~"$instance"}'
 """Each selector is narrowed by the two variables; a recording rule keeps both labels."""
+_NOT_CURRENT = 'lineage!="current"'
 _HEIGHT = 7
 _STAT_HEIGHT = 4
 
@@ -161,6 +162,17 @@ def _ledgers() -> tuple[Panel, ...]:
             "KV pages",
             "By who holds them, at the last census; unaccounted is nobody.",
             (Query(f"sum by (instance, state) ({_on('quiesce_kv_pages')})", "{{instance}} {{state}}"),),
+        ),
+        Panel(
+            "KV of other weights",
+            "Tokens that requests read, by what brought them in. Only with QUIESCE_LINEAGE.",
+            (
+                Query(
+                    "sum by (instance, tier, lineage) (increase("
+                    f"{_on('quiesce_kv_tokens_read_total', _NOT_CURRENT)}[$__rate_interval])) > 0",
+                    "{{instance}} {{tier}} {{lineage}}",
+                ),
+            ),
         ),
     )  # fmt: skip
 

@@ -8,6 +8,7 @@ from checker.docs.blocks import Maker, code, table
 from checker.docs.errors import DocsError
 from engine_hooks.census.words import CLASSES
 from engine_hooks.compiled import compiled_profile
+from engine_hooks.lineage.words import KINDS, TIERS
 from engine_hooks.metrics import (
     FLUSH_KINDS,
     FLUSH_RESULTS,
@@ -67,6 +68,8 @@ def _labels() -> str:
         ("remedy", ""): tuple(profile.remedies),
         ("reason", ""): DROP_REASONS,
         ("state", ""): CLASSES,
+        ("tier", ""): TIERS,
+        ("lineage", ""): KINDS,
     }
     used = {label for one in SERIES.values() for label in one.labels}
     untold = used - {label for label, _ in values} - set(INFO_LABELS)

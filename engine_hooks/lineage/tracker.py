@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from engine_hooks.errors import LostSightError
 from engine_hooks.lineage.pages import Pages
 from engine_hooks.lineage.readback import Readback, read_back
 from engine_hooks.lineage.stored import Stored
@@ -69,7 +68,7 @@ class Lineage:
     def loaded(self, epoch: int, *, flush_asked: bool) -> None:
         """Weights were written: this epoch began. `flush_asked`: and whoever asked for it asked for a flush too."""
         if epoch > LAST_EPOCH:
-            raise LostSightError(f"epoch {epoch} does not fit into a word; the last is {LAST_EPOCH}")
+            raise OverflowError(f"epoch {epoch} does not fit into a word; the last is {LAST_EPOCH}")
         self._epoch = epoch
         if flush_asked:
             self._floor = epoch
@@ -135,7 +134,7 @@ class Lineage:
         )
         self._waiting.append(self._read(sums))
         if len(self._waiting) > _WAITING:
-            raise LostSightError(f"{_WAITING} readings have not arrived from the device")
+            raise RuntimeError(f"{_WAITING} readings have not arrived from the device")
 
     def _is_new(self, one: Held) -> bool:
         """Whether what the row holds has not been read in this moment; else it goes on, as after a chunk."""

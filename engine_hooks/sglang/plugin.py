@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from engine_hooks.sglang.census_probe import CensusProbe
+    from engine_hooks.sglang.lineage_probe import LineageHooks
 
 logger = logging.getLogger("quiesce")
 
@@ -89,13 +90,17 @@ def register_hooks(environ: Mapping[str, str]) -> None:
     profile = compiled_profile("sglang", __version__)
     chosen = _chosen_remedies(settings, profile)
     missing = missing_targets() if profile is not None else {}
-    starter = _Starter(settings, profile, chosen, __version__, missing, _census_options(settings))
+    lineage = _lineage_hooks(settings) if profile is not None else None
+    starter = _Starter(settings, profile, chosen, __version__, missing, _census_options(settings), lineage)
     probes = Probes(starter.start)
     targets = [START, *(t for t in TARGETS if t.path not in starter.missing)] if profile is not None else [START]
     if profile is not None and settings.trace_dir is not None:
         targets += TRACE_TARGETS
     for target in targets:
         HookRegistry.register(target.path, getattr(probes, target.method), HookType[target.kind])
+    if lineage is not None:
+        for target in lineage.targets:  # last, so that the monitor has seen what theirs follow
+            HookRegistry.register(target.path, getattr(lineage, target.method), HookType[target.kind])
 
 
 def _chosen_remedies(settings: Settings, profile: CompiledProfile | None) -> tuple[str, ...]:
@@ -116,6 +121,20 @@ def _census_options(settings: Settings) -> CensusOptions:
     except SettingsError as error:
         logger.error("quiesce: %s; no census is taken", error)  # noqa: TRY400 - one line says it all
         return CensusOptions(on=False)
+
+
+def _lineage_hooks(settings: Settings) -> LineageHooks | None:
+    """The hooks of the lineage, where it is asked for; none where the setting cannot be read."""
+    try:
+        options = settings.lineage_options()
+    except SettingsError as error:
+        logger.error("quiesce: %s; no lineage is followed", error)  # noqa: TRY400 - one line says it all
+        return None
+    if not options.on:
+        return None
+    from engine_hooks.sglang.lineage_probe import LineageHooks  # noqa: PLC0415 - torch, which a launcher must not pay for
+
+    return LineageHooks(options.keys)
 
 
 def _or_lost(monitor: Monitor, hook: str, build: Callable[[], _T]) -> _T | None:
@@ -144,6 +163,7 @@ class _Starter:
     engine_version: str
     missing: Mapping[str, str]
     census: CensusOptions = field(default_factory=CensusOptions)
+    lineage: LineageHooks | None = None
 
     def start(self, scheduler: Engine) -> Session | None:
         """Build the monitor and the session for a scheduler that has just been constructed.
@@ -178,6 +198,9 @@ class _Starter:
             census=_or_lost(monitor, "census", lambda: self._census(scheduler, parallel.pp_size, monitor)),
         )
         session = Session(scheduler, monitor, sources)
+        lineage = self.lineage
+        if lineage is not None:
+            _or_lost(monitor, "lineage", lambda: lineage.begin(session, parallel.pp_size))
         if self.settings.trace_dir is not None:
             of = Traced(scheduler, self._identity(monitor.options), sources.storage(), sources.lookups)
             session.trace = traced(self.settings.trace_dir, of, sources.reader, monitor)
@@ -210,7 +233,8 @@ class _Starter:
 
     @property
     def _unasked(self) -> frozenset[str]:
-        return frozenset() if self.census.on else frozenset(("census",))
+        asked = {"census": self.census.on, "lineage": self.lineage is not None}
+        return frozenset(hook for hook, wanted in asked.items() if not wanted)
 
     def _census(self, scheduler: Engine, pp_size: int, monitor: Monitor) -> CensusProbe | None:
         if not self.census.on:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pkgutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-_SCHEDULER = "sglang.srt.managers.scheduler.Scheduler"
-_FLUSH = "sglang.srt.managers.scheduler_components.flush_wrapper.SchedulerFlushWrapper"
+SCHEDULER = "sglang.srt.managers.scheduler.Scheduler"
+FLUSH = "sglang.srt.managers.scheduler_components.flush_wrapper.SchedulerFlushWrapper"
 _WEIGHTS = "sglang.srt.managers.scheduler_components.weight_updater.SchedulerWeightUpdaterManager"
+UPDATES = tuple(f"{_WEIGHTS}.update_weights_from_{kind}" for kind in ("disk", "distributed", "tensor", "ipc"))
+"""Where weights are written."""
 
 
 @dataclass(frozen=True)
@@ -23,32 +26,32 @@ class Target:
     """Name of the method of `Probes` that runs there."""
 
 
-START = Target("profile", f"{_SCHEDULER}.__init__", "AFTER", "started")
+START = Target("profile", f"{SCHEDULER}.__init__", "AFTER", "started")
 
 TARGETS = (
-    Target("pass", f"{_SCHEDULER}.ingest_requests", "AFTER", "ingested"),
-    Target("paused_pass", f"{_SCHEDULER}._record_scheduler_state_for_paused_engine", "AROUND", "paused_pass"),
-    Target("forward", f"{_SCHEDULER}.run_batch", "BEFORE", "forward"),
-    Target("pause", f"{_SCHEDULER}.pause_generation", "AFTER", "paused"),
-    Target("resume", f"{_SCHEDULER}.continue_generation", "AFTER", "continued"),
-    Target("flush", f"{_SCHEDULER}.flush_cache", "AROUND", "flush"),
+    Target("pass", f"{SCHEDULER}.ingest_requests", "AFTER", "ingested"),
+    Target("paused_pass", f"{SCHEDULER}._record_scheduler_state_for_paused_engine", "AROUND", "paused_pass"),
+    Target("forward", f"{SCHEDULER}.run_batch", "BEFORE", "forward"),
+    Target("pause", f"{SCHEDULER}.pause_generation", "AFTER", "paused"),
+    Target("resume", f"{SCHEDULER}.continue_generation", "AFTER", "continued"),
+    Target("flush", f"{SCHEDULER}.flush_cache", "AROUND", "flush"),
     Target("flush", f"{_WEIGHTS}.release_memory_occupation", "AROUND", "release"),
-    Target("idle", f"{_SCHEDULER}.is_fully_idle", "AFTER", "idle_answered"),
-    Target("census", f"{_SCHEDULER}.on_idle", "BEFORE", "idling"),
-    Target("deferred_flush", f"{_FLUSH}.handle", "AROUND", "flush_requested"),
-    Target("deferred_flush", f"{_FLUSH}.check_pending", "AROUND", "pending_flush_checked"),
+    Target("idle", f"{SCHEDULER}.is_fully_idle", "AFTER", "idle_answered"),
+    Target("census", f"{SCHEDULER}.on_idle", "BEFORE", "idling"),
+    Target("deferred_flush", f"{FLUSH}.handle", "AROUND", "flush_requested"),
+    Target("deferred_flush", f"{FLUSH}.check_pending", "AROUND", "pending_flush_checked"),
     Target("update", f"{_WEIGHTS}.update_weights_from_disk", "AROUND", "update_from_disk"),
     Target("update", f"{_WEIGHTS}.update_weights_from_distributed", "AROUND", "update_from_distributed"),
     Target("update", f"{_WEIGHTS}.update_weights_from_tensor", "AROUND", "update_from_tensor"),
     Target("update", f"{_WEIGHTS}.update_weights_from_ipc", "AROUND", "update_from_ipc"),
-    Target("version", f"{_SCHEDULER}.handle_update_weight_version", "AFTER", "version_set"),
+    Target("version", f"{SCHEDULER}.handle_update_weight_version", "AFTER", "version_set"),
 )
 
 
-def missing_targets() -> dict[str, str]:
+def missing_targets(targets: Iterable[Target] = TARGETS) -> dict[str, str]:
     """Path to reason, for each target that this engine does not have. Imports the targets' modules."""
     missing = {}
-    for target in TARGETS:
+    for target in targets:
         try:
             pkgutil.resolve_name(target.path)
         except (ImportError, AttributeError) as error:

@@ -49,6 +49,10 @@ CHILDREN = {
     "quiesce_ledger_entries": [{"ledger": "write_through", "stage": s} for s in STAGES],
     "quiesce_ledger_oldest_timestamp_seconds": [{"ledger": "write_through"}],
     "quiesce_kv_pages": [{"state": s} for s in ("free", "cached", "owned", "unaccounted")],
+    "quiesce_kv_tokens_read_total": [
+        {"tier": t, "lineage": k}
+        for t, k in product(["device", "host", "storage"], ["current", "unknown", "mixed", "stale"])
+    ],
     "quiesce_hook_applied": [{"hook": h} for h in HOOKS],
     "quiesce_remedy_active": [{"remedy": "reap-while-paused"}],
     "quiesce_trace_events_dropped_total": [{"reason": r} for r in ("folder", "disk", "files", "size", "busy", "error")],

@@ -273,7 +273,7 @@ def bench_observation(**variables: object) -> object:
 
 @pytest.mark.parametrize("hook", HOOKS)
 def test_a_lost_hook_ends_exactly_the_checks_that_need_it(hook: str, caplog: pytest.LogCaptureFixture) -> None:
-    bench = Bench()
+    bench = Bench(MonitorOptions(unasked=frozenset()))
     with caplog.at_level(logging.WARNING, "quiesce"):
         bench.monitor.lost(hook, "for a test")
         bench.monitor.lost(hook, "again")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine_hooks.errors import SettingsError
-from engine_hooks.settings import Mode, Settings
+from engine_hooks.settings import LineageOptions, Mode, Settings
 
 KNOWN = {"reap-while-paused": "", "another": ""}
 
@@ -49,3 +49,25 @@ def test_record_directory_is_only_what_is_set() -> None:
     assert Settings.from_environment({"QUIESCE_RECORD": " "}).record_dir is None
     assert Settings.from_environment({"QUIESCE_STATUS_DIR": "somewhere"}).record_dir is None
     assert Settings.from_environment({"QUIESCE_RECORD": "somewhere"}).record_dir == Path("somewhere")
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("", LineageOptions(on=False)),
+        ("off", LineageOptions(on=False)),
+        (" ON ", LineageOptions(on=True, keys=262_144)),
+        ("5000", LineageOptions(on=True, keys=5000)),
+    ],
+)
+def test_lineage_is_off_unless_it_is_asked_for(text: str, options: LineageOptions) -> None:
+    assert Settings.from_environment({"QUIESCE_LINEAGE": text}).lineage_options() == options
+
+
+@pytest.mark.parametrize("text", ["yes", "0", "-1", "1.5", "1" * 10, "\u0663"])
+def test_a_lineage_that_is_none_names_the_value_and_the_valid_ones(text: str) -> None:
+    settings = Settings.from_environment({"QUIESCE_LINEAGE": text})
+    with pytest.raises(
+        SettingsError, match=r"QUIESCE_LINEAGE=.* is not valid; valid: on, off, or a number of storage keys"
+    ):
+        settings.lineage_options()
