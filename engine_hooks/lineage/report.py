@@ -32,8 +32,8 @@ class Report:
     def __call__(self, reading: Reading) -> None:
         """Count a reading; what is mixed or unknown is logged once an epoch, what is stale is a violation."""
         total = reading.total()
-        for (tier, kind), number in total.items():
-            self._board.count("kv_tokens_read_total", tier, kind, by=number)
+        for (tier, lineage), number in total.items():
+            self._board.count("kv_tokens_read_total", tier, lineage, by=number)
         for kind, text in _SAID.items():
             told = reading.told(kind)
             if told and self._said.get(kind) != self._epoch():

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from engine_hooks.compiled import CompiledProfile, compiled_profile, known_versions
 from engine_hooks.errors import LostSightError, SettingsError
 from engine_hooks.metrics import PrometheusSink, Vocabulary
-from engine_hooks.monitor import Monitor, MonitorOptions
+from engine_hooks.monitor import Monitor
 from engine_hooks.monitor_board import Board, Sink
+from engine_hooks.monitor_options import MonitorOptions
 from engine_hooks.monitor_text import HOOKS, NEEDS, blocker_names
 from engine_hooks.observation import Rank
 from engine_hooks.recorder import FlightRecorder, Identity
