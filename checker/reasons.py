@@ -75,6 +75,16 @@ def _stuck(case: Case) -> Reason:
     return Reason(f"{name} never drains", name, reaper)
 
 
+def _refused_control(case: Case) -> Reason:
+    protocol, state = case.protocol, case.run.last
+    gate = protocol.profile.gates[case.about]
+    blocking = [name for name in case.in_flight(state) if name in gate.waits_for]
+    if not blocking and state["waiting"]:
+        return Reason(f"waiting requests block {case.about}, paused or not", None, gate.source)
+    name = blocking[0] if blocking else ""
+    return Reason(f"{case.about} waits for what no paused step retires: {name}", name or None, gate.source)
+
+
 def _update_flushes(case: Case) -> Reason:
     state: State = case.run.initial
     for step in case.run.steps:
@@ -95,9 +105,15 @@ def _abort(case: Case) -> Reason:
     return Reason(text, None, case.protocol.profile.primitives["process"])
 
 
+def _old(case: Case, state: State) -> list[str]:
+    """The tiers that hold what older weights computed."""
+    every = ("device", "host", "storage", *case.protocol.profile.tiers)
+    return [tier for tier in every if state.get(f"stale_{tier}")]
+
+
 def _stale(case: Case) -> Reason:
     state = case.before_last
-    tiers = [t for t in ("device", "host", "storage") if state.get(f"stale_{t}")]
+    tiers = _old(case, state)
     if state["stale_running"]:
         tiers.append("running requests")
     refused = ", since the flush of the update was refused" if state["unflushed"] else ""
@@ -105,10 +121,16 @@ def _stale(case: Case) -> Reason:
 
 
 def _truth(case: Case) -> Reason:
+    unfinished = {
+        "partial": "a forward runs on weights that a failed update has written in part",
+        "session": "a forward runs while a weight-update session is open: the weights are not yet laid out for use",
+    }
+    if case.about in unfinished:
+        return Reason(unfinished[case.about])
     if case.about:
         return Reason(f"what the update answers is not what it did: {case.about}, in {case.run.steps[-1].action}")
     if case.run.steps[-1].action in ("UpdateFlushed", "UpdateAnswered"):
-        tiers = [t for t in ("device", "host", "storage") if case.run.last.get(f"stale_{t}")]
+        tiers = _old(case, case.run.last)
         return Reason(f"the update is answered with success while {', '.join(tiers)} still holds the old weights' KV")
     if not case.run.last["update_refused"] and not case.before_last["update_refused"]:
         return Reason("the update is answered with success although its flush was refused")
@@ -126,12 +148,22 @@ def _deferred(case: Case) -> Reason:
     return Reason("a waiting request blocks the deferred flush, and while paused not the immediate one")
 
 
+_RAISED: Mapping[str, str] = {
+    "UpdateRefused": "the update asserts that its flush is granted",
+    "ReleaseRefused": "the release of memory asserts that the engine is idle",
+    "RunningPass": "a retracted request comes again to a queue that it never left",
+    "ResumeRefused": "the resume of memory takes back what was not released",
+}
+
+
 def _survives(case: Case) -> Reason:
     if case.about == "raised":
         last = case.run.steps[-1].action
-        if last == "UpdateRefused":
-            return Reason("the update asserts that its flush is granted", None, case.protocol.profile.update.source)
+        if last in _RAISED:
+            return Reason(_RAISED[last], None, case.protocol.spec().action(last).engine)
         return Reason("the pause merges into a running batch that is not there", None, case.protocol.mode.source)
+    if case.about == "released":
+        return Reason("a forward is launched while the memory of weights and KV is released", None)
     if case.about == "watchdog":
         return Reason("the watchdog takes a paused batch for a hang", None, case.protocol.profile.watchdog.source)
     text = "a reset joins a storage thread that is still in a call which admission had cut off, and raises"
@@ -213,6 +245,7 @@ def _flush(case: Case) -> Reason:
         "empties": "a granted flush leaves something behind",
         "refused": "a flush is refused while its gate is open",
         "waits": "a flush with a time-out waits while its gate is open",
+        "clear": "a clear is answered with success while the storage holds pages, or a write to it is under way",
     }
     text = texts.get(case.about, f"what a flush answers is not what it did: {case.about}")
     return Reason(f"{text}, in {case.run.steps[-1].action}", None, case.protocol.profile.flush.source)
@@ -242,6 +275,8 @@ def _apart(case: Case) -> Reason:
 
 
 def _control(case: Case) -> Reason:
+    if case.about == "load":
+        return Reason("an update waits for a sender that sends nothing more, and the scheduler with it", None)
     if case.about != "update":
         return Reason("a deferred flush is never answered")
     update = case.protocol.profile.update
@@ -263,6 +298,7 @@ def _returns(case: Case) -> Reason:
 _RULES: Mapping[str, Callable[[Case], Reason]] = {
     "paused-flush-succeeds": _stuck,
     "ledgers-drain": _stuck,
+    "paused-controls-succeed": _refused_control,
     "update-flushes": _update_flushes,
     "abort-answered": _abort,
     "no-stale-kv": _stale,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from spec.checks_concerns import added_references, problems
+from spec.checks_concerns import added_references, gates_of_controls, problems
 from spec.errors import ProfileError
 from spec.facts import LedgerFacts
 from spec.schema import line_of
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 _PRIMITIVES = ("reap", "retry", "schedule", "launch", "process", "record", "requeue", "abort_all", "drain")
 _ADDED = ("yield", "merge")
 _LEDGERS = ("write_through", "load_back", "backup", "prefetch")
+_STORED = ("backup", "prefetch")
 _GATES = ("flush", "deferred_flush")
-_EVENTS = ("arrive", "process", "requeue")
+_EVENTS = ("arrive", "process", "queue", "requeue")
 ACTORS = {"device": "DeviceDone", "storage": "StorageDone", "peer": "PeerDone", "compiler": "CompilerDone"}
 """Who moves entries outside the loop, each with the name of its actions."""
 
@@ -70,8 +71,10 @@ def _check_sets(profile: Profile, text: str) -> None:
     def fail(keys: tuple[str, ...], problem: str) -> None:
         raise ProfileError(profile.path, ".".join(keys), problem, line_of(text, keys))
 
-    if odd := set(profile.gates) ^ set(_GATES):
-        fail(("gates", min(odd)), f"must be exactly {', '.join(_GATES)}; they are {', '.join(profile.gates)}")
+    wanted = {*_GATES, *gates_of_controls(profile)}
+    if odd := set(profile.gates) ^ wanted:
+        names = ", ".join([*_GATES, *sorted(wanted - {*_GATES})])
+        fail(("gates", min(odd)), f"must be exactly {names}; they are {', '.join(profile.gates)}")
     # Without a host tier there is nothing to copy to, and no storage behind it.
     if "host" in profile.flush.clears and (missing := [name for name in _LEDGERS if name not in profile.ledgers]):
         fail(("ledgers", missing[0]), f"missing; there are {', '.join(profile.ledgers)}")
@@ -79,7 +82,11 @@ def _check_sets(profile: Profile, text: str) -> None:
         if (name in _LEDGERS) == bool(ledger.created_by):
             problem = "is started by the model itself" if ledger.created_by else f"must be one of {', '.join(_EVENTS)}"
             fail(("ledgers", name, "created_by"), problem)
+        if name in _STORED and ledger.needs is None:
+            fail(("ledgers", name, "needs"), "must be 'storage': what the model itself starts there needs it")
     for name, loop in profile.loops.items():
+        if loop.chains and not loop.result_queue:
+            fail(("loops", name, "chains"), "needs result_queue: what a launch is chained to is queued there")
         if loop.paused and not loop.honours_pause:
             fail(("loops", name, "paused"), "must be empty: a loop that does not honour the pause has no paused pass")
 
@@ -120,7 +127,7 @@ def _references(profile: Profile) -> Iterator[tuple[tuple[str, ...], str, Iterab
     for name, gate in profile.gates.items():
         yield from ((("gates", name, "waits_for"), term, terms) for term in gate.waits_for)
         yield from ((("gates", name, "names"), term, {*terms, "waiting"}) for term in gate.names)
-        yield ("gates", name, "waiting"), gate.waiting, ["unless-paused", "always"]
+        yield ("gates", name, "waiting"), gate.waiting, ["unless-paused", "always", "never"]
     yield ("update", "flush"), profile.update.flush, ["immediate", "waits"]
     yield ("prefetch", "declines"), profile.prefetch.declines, ["", "spent", "free"]
     yield ("storage", "key"), profile.storage.key, ["tokens", "tokens+epoch"]
@@ -129,7 +136,7 @@ def _references(profile: Profile) -> Iterator[tuple[tuple[str, ...], str, Iterab
     yield from ((("configuration", "storage"), name, ["none", "file"]) for name in profile.configuration.storage)
     # What is modelled, and nothing else: a verdict names its configuration.
     yield ("configuration", "write_policy"), profile.configuration.write_policy, ["write_through"]
-    yield ("configuration", "host_mode"), profile.configuration.host_mode, ["cache", "buffer_only"]
+    yield ("configuration", "host_mode"), profile.configuration.host_mode, ["cache", "buffer_only", "none"]
     yield from ((("flush", "clears"), tier, ["device", "host"]) for tier in profile.flush.clears)
     movers = {move.by for ledger in profile.ledgers.values() for move in ledger.moves} - set(ACTORS)
     yield from ((("primitives",), name, [*_PRIMITIVES, *_ADDED, *movers]) for name in profile.primitives)
@@ -154,5 +161,10 @@ def _move_references(
             yield keys, move.starts, profile.ledgers
     yield from ((("ledgers", name, "metric"), stage, ledger.metric) for stage in ledger.stages)
     yield from ((("ledgers", name, "metric"), m, ["queued", "submitted", "ready"]) for m in ledger.metric.values())
+    yield from ((("ledgers", name, "holds_back"), stage, ledger.stages) for stage in ledger.holds_back)
     if ledger.needs is not None:
-        yield ("ledgers", name, "needs"), ledger.needs, ["storage"]
+        yield (
+            ("ledgers", name, "needs"),
+            ledger.needs,
+            ["storage"] if name in ("backup", "prefetch") else ["storage", "host"],
+        )

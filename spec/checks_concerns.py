@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from spec.split import split
 
 if TYPE_CHECKING:
+    from spec.facts_controls import Clear, Gated
     from spec.profile import Profile
 
 Reference = tuple[tuple[str, ...], str, Iterable[str]]
@@ -26,6 +27,7 @@ def added_references(profile: Profile) -> Iterator[Reference]:
     yield from _of_pages(profile)
     yield from _of_lookups(profile)
     yield from _of_others(profile)
+    yield from _of_controls(profile)
 
 
 def _of_pages(profile: Profile) -> Iterator[Reference]:
@@ -60,6 +62,37 @@ def _of_others(profile: Profile) -> Iterator[Reference]:
         yield ("waves", "pause"), profile.waves.pause, ["alone", "agreed"]
 
 
+def gates_of_controls(profile: Profile) -> list[str]:
+    """The gates of its own that each control request of the profile needs."""
+    return [name for name, facts in _gated(profile) if facts.gate == name]
+
+
+def _gated(profile: Profile) -> Iterator[tuple[str, Gated | Clear]]:
+    controls = profile.controls
+    if controls:
+        found = (("release", controls.release), ("attach", controls.attach), ("detach", controls.detach))
+        yield from ((name, one) for name, one in (*found, ("clear", controls.clear)) if one is not None)
+
+
+def _of_controls(profile: Profile) -> Iterator[Reference]:
+    for name, one in _gated(profile):
+        yield ("controls", name, "gate"), one.gate, [name, *([""] if name == "clear" else ["flush", "deferred_flush"])]
+    controls = profile.controls
+    if controls and controls.release:
+        yield ("controls", "release", "refused"), controls.release.refused, ["raises", "fails"]
+    if controls and controls.resume:
+        yield ("controls", "resume", "refused"), controls.resume.refused, ["raises", "fails"]
+    if session := profile.update_session:
+        yield ("update_session", "waits"), session.waits, ["for-ever", "deadline"]
+        yield ("update_session", "unfinished"), session.unfinished, ["served", "refused"]
+    if profile.requeue:
+        yield ("requeue", "ledger"), profile.requeue.ledger, profile.ledgers
+    for name, ledger in profile.ledgers.items():
+        yield from ((("ledgers", name, "ends_with"), event, ["abort", "retract"]) for event in ledger.ends_with)
+    for name, tier in profile.tiers.items():
+        yield from ((("tiers", name, "filled_by"), event, ["admit", "finish", "retract"]) for event in tier.filled_by)
+
+
 _PASSES = ("paused", "running")
 Problem = tuple[tuple[str, ...], str]
 # Whose moves of a ledger another primitive of the model itself makes, and the one ledger that it makes them of.
@@ -74,10 +107,34 @@ def problems(profile: Profile) -> Iterator[Problem]:
         yield from ((keys, text) for step in names if (text := _of_step(profile, *split(step))))
     for name, ledger in profile.ledgers.items():
         for move in ledger.moves:
+            if move.by == "schedule" and move.starts:
+                yield ("ledgers", name, "moves"), "an admission starts nothing"
             if _MOVES_OF.get(move.by, name) != name:
                 yield ("ledgers", name, "moves"), f"{move.by} makes no move of this ledger"
+    yield from _of_controls_problems(profile)
+    yield from _of_tiers_problems(profile)
     if profile.update.flush == "waits" and profile.update.lock in {"pause", "requests", "one-shot"}:
         yield ("update", "lock"), f"{profile.update.lock!r} is asked before a flush, and this one waits for its gate"
+
+
+def _of_tiers_problems(profile: Profile) -> Iterator[Problem]:
+    for name in profile.tiers:
+        if not name.isidentifier() or name in {"device", "host", "storage", "held", "running"}:
+            yield ("tiers", name), "names variables: letters, digits and underscores, and no tier of the model's own"
+
+
+def _of_controls_problems(profile: Profile) -> Iterator[Problem]:
+    controls = profile.controls
+    if controls is None:
+        return
+    if controls.resume and not controls.release:
+        yield ("controls", "resume"), "needs controls.release: nothing else releases memory"
+    if controls.attach and not controls.detach:
+        yield ("controls", "attach"), "needs controls.detach: a storage is attached from the start"
+    if (controls.detach or controls.clear) and profile.configuration.storage != ("file",):
+        yield ("configuration", "storage"), "must be file alone beside controls that detach or clear it"
+    if controls.detach and profile.requests.rejected_after_lookup:
+        yield ("controls", "detach"), "is not modelled beside requests.rejected_after_lookup"
 
 
 def _of_step(profile: Profile, plain: str, condition: str) -> str:

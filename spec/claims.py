@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import chain
 
 from spec.concern import Part
 from spec.protocol import Protocol
@@ -52,9 +53,21 @@ def retries_are_lookups(p: Protocol, _spec: Spec) -> Iterable[Part]:
     yield Part(EachStep(spent <= p.variables["lookups"].next - p.now.lookups))
 
 
-def by_concerns(property_id: str) -> Claims:
-    """What the concerns that a profile adds say of this property."""
-    return lambda p, _spec: [part for concern in p.concerns for part in concern.claims(property_id)]
+def nothing(_p: Protocol, _spec: Spec) -> Iterable[Part]:
+    """A property of which only the concerns that a profile adds say anything."""
+    return ()
+
+
+def with_concerns(property_id: str, claims: Claims) -> Claims:
+    """These claims, and what the concerns that a profile adds say of this property."""
+    return lambda p, spec: chain(claims(p, spec), *(concern.claims(property_id) for concern in p.concerns))
+
+
+def says_controls(p: Protocol) -> str | None:
+    """Whether the profile speaks of control requests with a gate beside the flush."""
+    if any(True for concern in p.concerns for _ in concern.claims("paused-controls-succeed")):
+        return None
+    return "this profile speaks of no control request with a gate beside the flush"
 
 
 def says_pages(p: Protocol) -> str | None:

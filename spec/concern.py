@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from spec.ledger import Ledger
     from spec.terms import BoolTerm, NatTerm
 
+EVENT_LOOP = "EventLoop"
+"""The unit of what the scheduler does next."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -66,6 +69,22 @@ class Concern:
         """What must hold for weights to be written."""
         return ()
 
+    def may_continue(self, _s: Draft) -> Iterable[BoolTerm]:
+        """What must hold for the engine to be resumed."""
+        return ()
+
+    def halts(self, _s: Draft) -> Iterable[BoolTerm]:
+        """What keeps the scheduler inside one handler: no pass runs, and no other message is handled."""
+        return ()
+
+    def stops_loop(self, _s: Draft) -> Iterable[BoolTerm]:
+        """What stops the loop's running passes besides the pause."""
+        return ()
+
+    def stores(self, _s: Draft) -> BoolTerm | None:
+        """Whether lookups and backups start; None: nothing here keeps them."""
+        return None
+
     def gated(self, _s: Draft) -> BoolTerm | None:
         """The followed request may not be admitted yet; None: nothing here keeps it."""
         return None
@@ -92,6 +111,12 @@ class Concern:
     def retracted(self, s: Draft, count: NatTerm) -> None:
         """`count` requests, all that run, are about to give up their KV."""
 
+    def requeued(self, s: Draft, count: NatTerm) -> None:
+        """`count` of them, those that are not turned away, are about to queue again."""
+
+    def continued(self, s: Draft) -> None:
+        """The engine is resumed."""
+
     def aborted(self, s: Draft) -> None:
         """All waiting requests are about to leave, and their lookups with them."""
 
@@ -108,7 +133,7 @@ class Concern:
         """`count` new entries of this ledger."""
 
     def left(self, s: Draft, ledger: Ledger, count: NatTerm, how: str) -> None:
-        """`count` entries ended: `retire`, `revoke`."""
+        """`count` entries ended: `retire`, `revoke`. An abort, a cut, a flush and a detachment tell of their own."""
 
     def cut(self, s: Draft, count: NatTerm) -> None:
         """Admission ended `count` lookups whose threads go on."""

@@ -5,24 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from spec.controls import ControlRequests
 from spec.holdings import Detaching, Holdings, Rejecting
 from spec.pages import Accounting, Evictions, HeldRequests
 from spec.peers import Peer, Wave
-from spec.waits import FollowedLookup, Merging, Raising, SharedInterpreter
+from spec.tiers import DerivedCache
+from spec.update_session import SessionUpdates
+from spec.waits import FollowedLookup, Merging, Raising, SharedInterpreter, Staying
 
 if TYPE_CHECKING:
     from spec.concern import Concern
-    from spec.steps import Steps
+    from spec.profile import Profile
+    from spec.updates import Updates
 
 
-def concerns_of(steps: Steps) -> tuple[Concern, ...]:
+def concerns_of(steps: Updates) -> tuple[Concern, ...]:
     """One for each table of the profile that speaks of one; none for a profile that speaks of none."""
     return tuple(_concerns(steps))
 
 
-def _concerns(steps: Steps) -> Iterable[Concern]:
+def _concerns(steps: Updates) -> Iterable[Concern]:
     profile = steps.profile
-    if profile.update.refused == "asserts" or profile.merge:
+    if raises(profile):
         yield Raising(steps)
     if profile.merge:
         yield Merging(steps, profile.merge)
@@ -34,13 +38,34 @@ def _concerns(steps: Steps) -> Iterable[Concern]:
         yield HeldRequests(steps)
     if steps.storage:
         yield from _of_storage(steps)
+    yield from _of_others(steps)
+
+
+def _of_others(steps: Updates) -> Iterable[Concern]:
+    profile = steps.profile
     if profile.peers and steps.configuration.ranks > 1:
         yield Peer(steps, profile.peers)
     if profile.waves:
         yield Wave(steps, profile.waves)
+    if profile.requeue:
+        yield Staying(steps, profile.requeue)
+    if profile.controls:
+        yield ControlRequests(steps, profile.controls)
+    if profile.update_session:
+        yield SessionUpdates(steps, profile.update_session)
+    for name, tier in profile.tiers.items():
+        yield DerivedCache(steps, name, tier)
 
 
-def _of_storage(steps: Steps) -> Iterable[Concern]:
+def raises(profile: Profile) -> bool:
+    """Whether some handler of this profile may raise."""
+    controls = profile.controls
+    some = [one for one in (controls.release, controls.resume) if one] if controls else []
+    asserts = profile.update.refused == "asserts" or any(x.refused == "raises" for x in some)
+    return asserts or profile.merge is not None or profile.requeue is not None
+
+
+def _of_storage(steps: Updates) -> Iterable[Concern]:
     profile = steps.profile
     for name, facts in profile.holdings.items():
         yield Holdings(steps, name, facts)

@@ -19,6 +19,9 @@ class Loop:
     running: tuple[str, ...]
     result_queue: bool = False
     honours_pause: bool = True
+    chains: bool = False
+    """Whether a decode is launched on top of one whose result is not read yet, while nobody waits and nobody ends: such
+    a pass runs none of the steps below."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +61,8 @@ class LedgerFacts:
     moves: tuple[Move, ...]
     needs: str | None = None
     created_by: str = ""
-    """What starts new entries: `arrive`, `process`, `requeue`, or the ledger with a move that says so. Empty for the
-    ledgers that the model itself starts."""
+    """What starts new entries: `arrive`, `process`, `requeue`, `queue` (an arrival or a requeue), or the ledger with a
+    move that says so. Empty for the ledgers that the model itself starts."""
     entry: str = ""
     """What one entry is, in the words of the engine."""
     touches: tuple[str, ...] = ()
@@ -67,6 +70,10 @@ class LedgerFacts:
     what a running request owns."""
     locks: tuple[str, ...] = ()
     """Which of them it keeps from being freed."""
+    holds_back: tuple[str, ...] = ()
+    """The stages in which an entry keeps its request from being admitted."""
+    ends_with: tuple[str, ...] = ()
+    """What ends all its entries besides its moves: `abort`, of all that wait; `retract`, of all that run."""
 
 
 @dataclass(frozen=True)
@@ -284,6 +291,11 @@ class Configuration:
     write_policy: str = "write_through"
     host_mode: str = "cache"
     ranks: int = 1
+
+    @property
+    def place(self) -> str:
+        """Loop, pause mode and storage: what tells the configurations of one profile apart."""
+        return f"{self.loop} {self.mode} {self.storage}"
 
     def as_dict(self) -> dict[str, str | int]:
         """What the JSON shows: all but the loop, which has a field of its own."""

@@ -118,10 +118,10 @@ class HeldRequests(Concern):
         """Two flags."""
         return [Variable("has_held", Sort.BOOL), Variable("stale_held", Sort.BOOL, ghost=True)]
 
-    def retracted(self, s: Draft, count: NatTerm) -> None:
+    def requeued(self, s: Draft, count: NatTerm) -> None:
         """They keep it, of whatever weights."""
         s.has_held = disj(s.has_held, count > 0)
-        s.stale_held = disj(s.stale_held, s.stale_running)
+        s.stale_held = disj(s.stale_held, conj(count > 0, s.stale_running))
 
     def loaded(self, s: Draft) -> None:
         """What they hold is older now."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from spec.steps import Flow, Steps
-from spec.terms import NatTerm, conj, disj, ite, least, nat
+from spec.terms import NatTerm, conj, disj, ite, least, minus, nat
 from spec.tla import Draft
 
 
@@ -41,7 +41,7 @@ class Primitives(Steps):
         if not self.storage:
             return
         bounded = self.profile.prefetch.retry_attempts > 0
-        due = least(s.prefetch_retry, s.prefetch_budget) if bounded else s.prefetch_retry
+        due = self.stored(s, least(s.prefetch_retry, s.prefetch_budget) if bounded else s.prefetch_retry)
         again = s.choose("again", low=ite(due > 0, nat(1), nat(0)), high=due, meaning="lookups that are retried")
         s.prefetch_retry -= again
         sent = again
@@ -56,15 +56,15 @@ class Primitives(Steps):
         """`get_next_batch_to_run`: admit waiting requests in order, at least one (memory is not modelled)."""
         flow.batch = s.running
         gates = [gate for x in self.concerns if (gate := x.gated(s)) is not None]
-        able = s.waiting - ite(gates[0], nat(1), nat(0)) if gates else s.waiting
-        admitted = s.choose("admitted", low=ite(able > 0, nat(1), nat(0)), high=able, meaning="requests admitted")
+        able = s.waiting - ite(disj(*gates), nat(1), nat(0)) if gates else s.waiting
+        sure = able if (held := self.held_back(s)) is None else minus(able, held)
+        admitted = s.choose("admitted", low=ite(sure > 0, nat(1), nat(0)), high=able, meaning="requests admitted")
         if self.storage and self.profile.prefetch.cut_at_admission:
             self.cut(s)
         if load_back := self.ledgers.get("load_back"):
             hits = ite(s.has_host, admitted, nat(0))
-            load_back.create(
-                s, s.choose("load_backs", high=hits, meaning="admitted requests with a hit in host memory")
-            )
+            loads = s.choose("load_backs", high=hits, meaning="admitted requests with a hit in host memory")
+            self.begin(s, load_back, loads)
         if self.mine:
             self.mine.schedule(s, admitted, *gates)
         s.waiting -= admitted
@@ -114,6 +114,15 @@ class Primitives(Steps):
         for concern in self.concerns:
             concern.launched(s)
 
+    def chain(self, s: Draft) -> None:
+        """`_launch_chained`: one more forward of the same batch; each of its requests gets a token."""
+        s.forwards += 1
+        s.forward_busy = True
+        if self.mine:
+            s.mine_todo = ite(s.mine_running, minus(s.mine_todo, nat(1)), s.mine_todo)
+        for concern in self.concerns:
+            concern.launched(s)
+
     def process(self, s: Draft, flow: Flow) -> None:
         """`process_batch_result`: requests finish, finished prefixes enter the tree and are copied to the host."""
         if flow.result is None or flow.batch is None:
@@ -121,17 +130,16 @@ class Primitives(Steps):
         batch = ite(flow.result, flow.batch, nat(0))
         low, high = self.mine.process(s, batch, flow.result) if self.mine else (nat(0), batch)
         finished = s.choose("finished", low=low, high=high, meaning="requests that finish")
-        inserted = s.choose("inserted", meaning="prefixes that enter the tree")
-        inserted = ite(batch > 0, inserted, nat(0))
+        inserted = nat(0)
+        if self.profile.tree:
+            inserted = ite(batch > 0, s.choose("inserted", meaning="prefixes that enter the tree"), nat(0))
         s.running -= finished
         s.answered += finished
         s.has_device = disj(s.has_device, inserted > 0)
         s.stale_device = disj(s.stale_device, conj(inserted > 0, s.stale_running))
         s.stale_running = conj(s.stale_running, s.running > 0)
         if write_through := self.ledgers.get("write_through"):
-            write_through.create(s, inserted)
-            for concern in self.concerns:
-                concern.created(s, write_through, inserted)
+            self.begin(s, write_through, inserted)
             for move in write_through.moves_by("process"):
                 write_through.move_all(s, move, when=flow.result)
         for concern in self.concerns:
@@ -146,18 +154,20 @@ class Primitives(Steps):
 
     def requeue(self, s: Draft, _flow: Flow) -> None:
         """`pause_generation(retract)`: running requests give up their KV and queue again, which may look up storage."""
-        retracted = s.running
+        every = retracted = s.running
         if self.profile.requests.queue_limit:
-            retracted -= self.turn_away(s, retracted)
+            retracted -= self.turn_away(s, every)
         if self.mine:
             self.mine.requeue(s, retracted)
         if self.storage and self.profile.prefetch.on_requeue:
             tokens = self.profile.prefetch.threshold_tokens
             meaning = f"retracted requests with {tokens} or more uncached tokens"
             self.look_up(s, s.choose("long", high=retracted, meaning=meaning))
+        self.end_with(s, "retract")
         self.start(s, "requeue", retracted)
         for concern in self.concerns:
-            concern.retracted(s, retracted)
+            concern.retracted(s, every)
+            concern.requeued(s, retracted)
         s.waiting += retracted
         s.running = 0
         s.stale_running = False
@@ -188,6 +198,7 @@ class Primitives(Steps):
                 if ledger.facts.created_by == "prefetch":
                     ledger.clear(s)
             s.prefetch_retry = 0
+        self.end_with(s, "abort")
         if self.mine:
             self.mine.abort_all(s)
         s.answered += s.waiting
@@ -196,7 +207,10 @@ class Primitives(Steps):
     def drain(self, s: Draft, _flow: Flow) -> None:
         """The rejected design: block the handler until nothing is in flight."""
         for ledger in self.ledgers.values():
+            ended = ledger.entries(s)
             ledger.clear(s)
+            for concern in self.concerns:
+                concern.left(s, ledger, ended, "retire")
 
     # ---- storage lookups
 
@@ -216,6 +230,7 @@ class Primitives(Steps):
 
     def look_up(self, s: Draft, count: NatTerm) -> None:
         """`prefetch_from_storage`: `count` lookups start, each with its attempts."""
+        count = self.stored(s, count)
         s.lookups += count
         attempts = self.profile.prefetch.retry_attempts
         if attempts > 1:
@@ -224,7 +239,7 @@ class Primitives(Steps):
 
     def send(self, s: Draft, count: NatTerm) -> None:
         """`count` lookups are handed to the threads of the storage tier."""
-        self.ledgers["prefetch"].create(s, count)
+        self.begin(s, self.ledgers["prefetch"], count)
         for concern in self.concerns:
             concern.looked_up(s, count)
 

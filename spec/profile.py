@@ -41,6 +41,7 @@ from spec.facts import (
     WatchdogFacts,
     Waves,
 )
+from spec.facts_controls import Controls, Requeue, Tier, UpdateSession
 from spec.schema import build, line_of, place_of
 
 __all__ = ["Configuration", "Profile", "bundled_path", "bundled_profiles", "load_profile", "overlay"]
@@ -70,6 +71,8 @@ class Profile:
     remedies: Mapping[str, Remedy]
     variants: Mapping[str, Variant] = field(default_factory=dict)
     """Differences that no hook makes yet. They are laid over the profile like remedies, but not by `all`."""
+    tree: bool = True
+    """Whether prefixes are kept in a tree for other requests."""
     requests: RequestFacts = field(default_factory=RequestFacts)
     accounts: Accounts | None = None
     holdings: Mapping[str, Holding] = field(default_factory=dict)
@@ -80,6 +83,12 @@ class Profile:
     merge: Merge | None = None
     peers: Peers | None = None
     waves: Waves | None = None
+    controls: Controls | None = None
+    update_session: UpdateSession | None = None
+    tiers: Mapping[str, Tier] = field(default_factory=dict)
+    requeue: Requeue | None = None
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    """Entries that the source of the engine does not decide, with the reason: what stands there is a guess."""
     applied: tuple[str, ...] = ()
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     path: str = field(default="", compare=False)
@@ -97,6 +106,15 @@ class Profile:
             Configuration(loop, mode, storage, matrix.write_policy, matrix.host_mode, matrix.ranks)
             for loop, mode, storage in product(dict.fromkeys(chosen), dict.fromkeys(wanted), matrix.storage)
         ]
+
+    def place(self, text: str) -> Configuration:
+        """The configuration of a place: loop, pause mode and storage, with spaces between. Raises UnknownNameError."""
+        loop, mode, storage = text.split()
+        matrix = self.configuration
+        for kind, value, valid in (("loop", loop, self.loops), ("mode", mode, self.pause)):
+            if value not in valid:
+                raise UnknownNameError(kind, value, list(valid))
+        return Configuration(loop, mode, storage, matrix.write_policy, matrix.host_mode, matrix.ranks)
 
     def with_remedies(self, names: Iterable[str]) -> Profile:
         """This profile with the differences of these remedies and variants laid over it. Raises QuiesceError.
@@ -157,6 +175,22 @@ _LIMIT = 1024 * 1024
 """No profile is as large; so none fills the memory."""
 
 
+def _has(raw: Mapping[str, Any], key: str) -> bool:
+    """Whether a profile has the entry of this dotted key, or leaves it to its default."""
+    here: Any = raw
+    *tables, _ = key.split(".")
+    for part in tables:
+        if not isinstance(here, Mapping) or part not in here:
+            return False
+        here = here[part]
+    return isinstance(here, Mapping)
+
+
+def from_raw(name: str, raw: Mapping[str, Any], path: str) -> Profile:
+    """A profile of what a file would hold, read somewhere else. Raises ProfileError."""
+    return _from_raw(name, raw, path, "")
+
+
 def _head(path: str) -> bytes:
     with Path(path).open("rb") as file:
         return file.read(_LIMIT + 1)
@@ -215,4 +249,7 @@ def _from_raw(name: str, raw: Mapping[str, Any], path: str, text: str) -> Profil
     built: Profile = build(Profile, {**data, "name": name}, path, text)
     profile = replace(built, raw=raw, path=path)
     check(profile, text)
+    for key in profile.unknown:
+        if not _has(raw, key):
+            raise ProfileError(path, "unknown", f"no such entry {key!r}", line_of(text, ("unknown", key)))
     return profile

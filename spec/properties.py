@@ -7,19 +7,21 @@ no meaning in a configuration, `applies` says why.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spec.answers import abort_flush_succeeds, aborts, flush_tells_truth, update_answers
 from spec.claims import (
     Claims,
-    by_concerns,
     names_blockers,
+    nothing,
     ready_work_retired,
     refusal_explained,
     retries_are_lookups,
+    says_controls,
     says_declines,
     says_pages,
     says_ranks,
+    with_concerns,
 )
 from spec.concern import Part
 from spec.errors import UnknownNameError
@@ -47,7 +49,7 @@ class Property:
 
 def catalogue() -> Mapping[str, Property]:
     """Every property by its id, in the order in which they are shown."""
-    return {p.id: p for p in _PROPERTIES}
+    return {p.id: p for p in _EVERY}
 
 
 def chosen(ids: Iterable[str]) -> list[Property]:
@@ -94,7 +96,7 @@ def _paused_flush_succeeds(p: Protocol, spec: Spec) -> Iterable[Part]:
     # New work is what is looked up in storage, and a request that enters a ledger: while paused a waiting request by
     # itself does not close the gate.
     calm = [_next(p, "lookups") == p.now.lookups] if p.storage else []
-    if any(ledger.facts.created_by == "arrive" for ledger in p.ledgers.values()):
+    if any(ledger.facts.created_by in ("arrive", "queue") for ledger in p.ledgers.values()):
         calm.append(_next(p, "arrived") == p.now.arrived)
     yield Part(EachStep(implies(conj(gate, p.now.paused, _next(p, "paused"), *calm), spec.primed(gate))))
 
@@ -141,8 +143,9 @@ def _requests_return(p: Protocol, _spec: Spec) -> Iterable[Part]:
     # It stays resumed in the end: a run that pauses again is not what this speaks of.
     yield Part(LeadsTo(pending=admitted, goal=disj(neg(admitted), p.now.gate_closed)))
     parked = p.now.mine_parked
-    closed = p.now.gate_closed
-    yield Part(LeadsTo(pending=conj(parked, neg(closed)), goal=disj(neg(parked), closed)), "parked")
+    yield Part(
+        LeadsTo(pending=conj(parked, neg(p.now.gate_closed)), goal=disj(neg(parked), p.now.gate_closed)), "parked"
+    )
 
 
 def _requests_conserved(p: Protocol, _spec: Spec) -> Iterable[Part]:
@@ -195,7 +198,7 @@ def _idle_is_true(p: Protocol, spec: Spec) -> Iterable[Part]:
     yield Part(EachStep(_next(p, "recorded_idle") == idle, but=others))
 
 
-def _engine_survives(p: Protocol, spec: Spec) -> Iterable[Part]:
+def _engine_survives(p: Protocol, _spec: Spec) -> Iterable[Part]:
     s = p.now
     # A loop that goes on while paused counts on.
     if p.loop.honours_pause:
@@ -203,7 +206,6 @@ def _engine_survives(p: Protocol, spec: Spec) -> Iterable[Part]:
     if p.storage and p.profile.flush.joins_storage_threads:
         # A reset joins the storage threads for ten seconds and raises where one is still in a call.
         yield Part(EachStep(implies(_next(p, "flushes") > s.flushes, s.prefetch_orphan == 0)), "prefetch")
-    yield from by_concerns("engine-survives")(p, spec)
 
 
 def _next(p: Protocol, name: str) -> BoolTerm:
@@ -211,7 +213,7 @@ def _next(p: Protocol, name: str) -> BoolTerm:
 
 
 def _tiers(p: Protocol) -> list[str]:
-    return [tier for tier in ("device", "host", "storage") if f"stale_{tier}" in p.now]
+    return [tier for tier in ("device", "host", "storage", *p.profile.tiers) if f"stale_{tier}" in p.now]
 
 
 _PROPERTIES = (
@@ -324,14 +326,14 @@ _PROPERTIES = (
         "pages-conserved",
         "safety",
         "free + cached + owned + in flight = total",
-        by_concerns("pages-conserved"),
+        nothing,
         applies=says_pages,
     ),
     Property(
         "ranks-aligned",
         "safety",
         "all ranks enter the same collectives in the same order",
-        by_concerns("ranks-aligned"),
+        nothing,
         applies=says_ranks,
     ),
     Property(
@@ -370,7 +372,8 @@ _PROPERTIES = (
     Property(
         "flush-tells-truth",
         "safety",
-        "a flush is refused, or waits, only where its gate is closed; granted, it leaves nothing in what it clears",
+        "a flush is refused, or waits, only where its gate is closed;"
+        " granted, it leaves nothing in what it clears",
         flush_tells_truth,
     ),
     Property(
@@ -380,4 +383,12 @@ _PROPERTIES = (
         abort_flush_succeeds,
         applies=aborts,
     ),
+    Property(
+        "paused-controls-succeed",
+        "liveness",
+        "paused by retract and a release, attach, detach or clear wanted ~> its gate opens, or the engine resumes",
+        nothing,
+        applies=lambda p: _retract_only(p) or says_controls(p),
+    ),
 )
+_EVERY = tuple(replace(p, claims=with_concerns(p.id, p.claims)) for p in _PROPERTIES)

@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from spec.checks import ACTORS
-from spec.concern import Rule
+from spec.concern import EVENT_LOOP, Rule
 from spec.concerns import concerns_of
 from spec.facts import Configuration, Move
 from spec.ledger import Ledger
 from spec.profile import Profile
 from spec.requests import MarkedRequest
 from spec.steps import Flow
-from spec.terms import NEXT, BoolTerm, conj, ite, nat, neg
+from spec.terms import NEXT, BoolTerm, conj, disj, ite, nat, neg
 from spec.tla import Action, Draft, Fairness, Sort, Spec, Variable
 from spec.updates import Updates
 
-EVENT_LOOP = "EventLoop"
+_HANDLED = ("scheduler", "trainer", "client", "tokenizer")
+"""Whose steps the scheduler takes or answers: none of them while it is kept in a handler."""
 
 
 class Protocol(Updates):
@@ -39,7 +40,7 @@ class Protocol(Updates):
         self.ledgers = {
             name: Ledger(name, facts)
             for name, facts in profile.ledgers.items()
-            if facts.needs is None or (facts.needs == "storage" and self.storage)
+            if facts.needs is None or {"storage": self.storage, "host": configuration.host_mode != "none"}[facts.needs]
         }
         self.mine = MarkedRequest() if follow_request else None
         self.concerns = concerns_of(self)
@@ -86,6 +87,8 @@ class Protocol(Updates):
 
     def _draft(self, rule: Rule) -> Action:
         draft = Draft(self.variables, rule.name)
+        if rule.actor in _HANDLED:
+            draft.when(*(neg(part) for concern in self.concerns for part in concern.halts(draft)))
         rule.body(draft)
         return draft.finish(actor=rule.actor, engine=rule.engine, fairness=rule.fair, unit=rule.unit, help=rule.help)
 
@@ -99,7 +102,10 @@ class Protocol(Updates):
         yield Rule("Continue", "trainer", "srt/managers/scheduler.py:continue_generation", self.Continue, help=True)
         # The loop goes round, paused or not: a trainer that pauses and continues for ever does not stop it.
         yield Rule("RunningPass", "scheduler", self.loop.source, self.RunningPass, weak, EVENT_LOOP)
-        if self.mode.sets_flag and self.loop.honours_pause:
+        if self.loop.chains:
+            # Not fair: a chain ends, since each request has a last token, and then the other pass is what comes next.
+            yield Rule("ChainedPass", "scheduler", self.loop.source, self.ChainedPass)
+        if (self.mode.sets_flag or self.stopped(self.now)) and self.loop.honours_pause:
             yield Rule("PausedPass", "scheduler", self.loop.source, self.PausedPass, weak, EVENT_LOOP)
         if "abort_all" in self.mode.steps:
             yield Rule("AbortAgain", "tokenizer", self.mode.source, self.AbortAgain, weak)
@@ -147,7 +153,7 @@ class Protocol(Updates):
 
     def Arrive(self, s: Draft) -> None:
         """A request passes the tokenizer's gate and is queued (`_add_request_to_queue`)."""
-        s.when(neg(s.gate_closed))
+        s.when(neg(s.gate_closed), *self.readable(s))
         self.queue_one(s)
 
     def ArriveLate(self, s: Draft) -> None:
@@ -171,10 +177,12 @@ class Protocol(Updates):
 
     def Continue(self, s: Draft) -> None:
         """`continue_generation`: nothing is checked. It waits for the answer of an update (`is_pause_cond`)."""
-        s.when(s.gate_closed, neg(s.update_waiting))
+        s.when(s.gate_closed, *self.resumable(s), *(p for c in self.concerns for p in c.may_continue(s)))
         s.gate_closed = False
         s.paused = False
         s.flush_wanted = False
+        for concern in self.concerns:
+            concern.continued(s)
         if self.profile.watchdog.knows_pause:
             s.watched = s.last_batch
 
@@ -197,19 +205,32 @@ class Protocol(Updates):
     def RunningPass(self, s: Draft) -> None:
         """One pass of the loop: not paused, where the loop looks at the flag."""
         if self.loop.honours_pause:
-            s.when(neg(s.paused))
+            s.when(neg(disj(s.paused, *self.stopped(s))))
         self.run_pass(s, self.loop.running)
+
+    def ChainedPass(self, s: Draft) -> None:
+        """A decode is launched on top of the last one (`_launch_chained`), whose tokens are then read; nobody ends."""
+        if self.loop.honours_pause:
+            s.when(neg(disj(s.paused, *self.stopped(s))))
+        s.when(s.result_pending, s.running > 0, s.waiting == 0, *([neg(self.mine.ends(s))] if self.mine else []))
+        self.chain(s)
 
     def PausedPass(self, s: Draft) -> None:
         """One pass of the loop, paused: what stands before its `continue`."""
-        s.when(s.paused)
+        s.when(disj(s.paused, *self.stopped(s)))
         self.run_pass(s, self.loop.paused)
+
+    def stopped(self, s: Draft) -> list[BoolTerm]:
+        """What stops the loop besides the pause."""
+        return [part for concern in self.concerns for part in concern.stops_loop(s)]
 
     def run_pass(self, s: Draft, steps: Sequence[str]) -> None:
         """The steps of one pass, in order."""
         for concern in self.concerns:
             concern.pass_begins(s, steps)
-        flow = Flow()
+        # A loop that reads the queued result before it launches.
+        first = self.loop.result_queue and "process" in steps and "launch" in steps[steps.index("process") :]
+        flow = Flow(result=s.result_pending, batch=s.running) if first else Flow()
         for step in steps:
             self.primitive(step, s, flow)
 
@@ -264,7 +285,8 @@ class Protocol(Updates):
         """Whether the gate is open (`Scheduler.is_fully_idle` with the caller's flags)."""
         facts = self.profile.gates[name]
         parts: list[BoolTerm] = [part for term in facts.waits_for for part in self.gate_term(s, term)]
-        parts.append(s.waiting == 0 if facts.waiting == "always" else ite(s.paused, nat(0), s.waiting) == 0)
+        if facts.waiting != "never":
+            parts.append(s.waiting == 0 if facts.waiting == "always" else ite(s.paused, nat(0), s.waiting) == 0)
         return conj(*parts)
 
     def gate_term(self, s: Draft, term: str) -> list[BoolTerm]:

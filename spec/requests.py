@@ -34,7 +34,7 @@ class MarkedRequest:
 
     def Unpark(self, s: Draft, protocol: Primitives) -> None:
         """The gate is open again: the parked request goes on. Nothing reads whether it was aborted meanwhile."""
-        s.when(neg(s.gate_closed), s.mine_parked)
+        s.when(neg(s.gate_closed), s.mine_parked, *protocol.readable(s))
         s.mine_parked = False
         s.mine_waiting = True
         s.mine_ahead = s.waiting
@@ -64,6 +64,10 @@ class MarkedRequest:
         s.mine_running = disj(s.mine_running, goes)
         s.mine_waiting = conj(s.mine_waiting, neg(goes))
         s.mine_ahead = minus(s.mine_ahead, admitted)
+
+    def ends(self, s: Draft) -> BoolTerm:
+        """It runs, and ends with the next result."""
+        return conj(s.mine_running, disj(s.mine_todo <= 1, s.mine_abort))
 
     def process(self, s: Draft, batch: NatTerm, result: BoolTerm) -> tuple[NatTerm, NatTerm]:
         """It makes a token, and ends with its last or when aborted. Returns the range of how many requests finish."""

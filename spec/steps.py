@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from spec.concern import Concern
 from spec.errors import SpecError
@@ -17,7 +18,7 @@ from spec.ledger import RETIRED, Ledger
 from spec.profile import Profile
 from spec.requests import MarkedRequest
 from spec.split import split
-from spec.terms import BoolTerm, NatTerm, conj, disj, ite, nat, total
+from spec.terms import BoolTerm, NatTerm, conj, disj, ite, least, nat, total
 from spec.tla import Draft, Variable
 
 
@@ -72,6 +73,14 @@ class Steps(ABC):
         """The primitives of the protocol itself, by the names in a profile."""
 
     @abstractmethod
+    def readable(self, s: Draft) -> list[BoolTerm]:
+        """What a request waits for at the tokenizer's gate besides the pause."""
+
+    @abstractmethod
+    def reset(self, s: Draft) -> None:
+        """A flush is granted: the tiers that it clears hold nothing."""
+
+    @abstractmethod
     def may_retry(self, s: Draft, revoked: NatTerm) -> None:
         """Some of what was revoked is kept to be looked up again."""
 
@@ -100,7 +109,7 @@ class Steps(ABC):
                 if move.to == RETIRED:
                     retired[ledger.name] = moved
                 if move.starts is not None and move.starts in self.ledgers:
-                    self.ledgers[move.starts].create(s, moved)
+                    self.begin(s, self.ledgers[move.starts], moved)
         return retired
 
     def move(self, s: Draft, ledger: Ledger, move: Move) -> NatTerm:
@@ -113,7 +122,7 @@ class Steps(ABC):
             if move.retried:
                 self.may_retry(s, source - taken)
         limits = [most for x in self.concerns if (most := x.most(s, ledger, move)) is not None]
-        moved = ledger.move_some(s, move, limits[0]) if limits else ledger.move_all(s, move, taken)
+        moved = ledger.move_some(s, move, reduce(least, limits)) if limits else ledger.move_all(s, move, taken)
         for concern in self.concerns:
             if taken is not None:
                 concern.left(s, ledger, source - taken, "revoke")
@@ -121,12 +130,39 @@ class Steps(ABC):
                 concern.left(s, ledger, moved, "retire")
         return moved
 
+    def begin(self, s: Draft, ledger: Ledger, count: NatTerm) -> None:
+        """`count` new entries, of which every concern is told; none in a storage that nothing is attached to."""
+        if ledger.facts.needs == "storage":
+            count = self.stored(s, count)
+        ledger.create(s, count)
+        for concern in self.concerns:
+            concern.created(s, ledger, count)
+
+    def held_back(self, s: Draft) -> NatTerm | None:
+        """How many waiting requests are not admitted yet; None where none is held.
+
+        Where a request is followed none is: that each such entry ends is what `ledgers-drain` says.
+        """
+        found = [(x, x.facts.holds_back) for x in self.ledgers.values() if x.facts.holds_back and not self.mine]
+        return total(*(ledger.entries(s, stages) for ledger, stages in found)) if found else None
+
+    def end_with(self, s: Draft, event: str) -> None:
+        """Every entry of the ledgers that end with this event."""
+        for ledger in self.ledgers.values():
+            if event in ledger.facts.ends_with:
+                ledger.clear(s)
+
+    def stored(self, s: Draft, count: NatTerm) -> NatTerm:
+        """`count`, or none where no storage is attached."""
+        attached = [part for concern in self.concerns if (part := concern.stores(s)) is not None]
+        return ite(conj(*attached), count, nat(0)) if attached else count
+
     def start(self, s: Draft, event: str, most: NatTerm | None, *, when: BoolTerm | None = None) -> None:
         """New entries of the profile's own ledgers that this event starts: up to `most`, or any number."""
         for ledger in self.ledgers.values():
-            if ledger.facts.created_by == event:
+            if ledger.facts.created_by in (event, "queue" if event in ("arrive", "requeue") else event):
                 count = s.choose(f"{ledger.name}_new", high=most, meaning=ledger.facts.entry)
-                ledger.create(s, count if when is None else ite(when, count, nat(0)))
+                self.begin(s, ledger, count if when is None else ite(when, count, nat(0)))
 
     def reap_reaches_tiers(self, s: Draft, retired: Mapping[str, NatTerm]) -> None:
         """What was retired is now part of the tier that it was copied to, with the weights that filled it."""

@@ -55,6 +55,20 @@ class Updates(Primitives):
             ready = s.paused if self.mode.sets_flag else conj(s.gate_closed, nobody)
         return conj(ready, *self.writable(s))
 
+    def resumable(self, s: Draft) -> list[BoolTerm]:
+        """A continue waits for an update that holds the pause (`is_pause_cond`), not for one that waits for readers."""
+        lock = self.profile.update.lock
+        if lock == "requests":
+            return []
+        return [neg(conj(s.update_waiting, neg(s.update_blind)) if lock == "one-shot" else s.update_waiting)]
+
+    def readable(self, s: Draft) -> list[BoolTerm]:
+        """A writer that waits for the readers goes before new ones (`RWLock`)."""
+        lock = self.profile.update.lock
+        if lock == "one-shot":
+            return [neg(conj(s.update_waiting, s.update_blind))]
+        return [neg(s.update_waiting)] if lock == "requests" else []
+
     def writable(self, s: Draft) -> Iterable[BoolTerm]:
         """What the handler of an update waits for before it writes weights."""
         if self.profile.update.waits_for_forward and "forward_busy" in s:

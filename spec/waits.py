@@ -12,7 +12,9 @@ from spec.tla import Always, Draft, Fairness, Sort, Variable
 
 if TYPE_CHECKING:
     from spec.facts import LookupWait, Merge
+    from spec.facts_controls import Requeue
     from spec.steps import Steps
+    from spec.terms import NatTerm
 
 
 class FollowedLookup(Concern):
@@ -155,6 +157,27 @@ class Merging(Concern):
             s.raised = disj(s.raised, conj(s.last_batch, s.running == 0))
         if self.facts.keeps_last:
             s.counted_twice = disj(s.counted_twice, conj(s.last_batch, s.running > 0))
+
+
+class Staying(Concern):
+    """Retracted requests that stay in a queue of their own, and come to it again: `doubled`."""
+
+    def __init__(self, steps: Steps, facts: Requeue) -> None:
+        """`facts` say in which."""
+        self.steps = steps
+        self.ledger = steps.ledgers[facts.ledger]
+
+    def variables(self) -> Iterable[Variable]:
+        """One flag."""
+        return [Variable("doubled", Sort.BOOL, ghost=True)]
+
+    def requeued(self, s: Draft, count: NatTerm) -> None:
+        """They wait, and stand there still."""
+        s.doubled = disj(s.doubled, conj(count > 0, self.ledger.entries(s) > 0))
+
+    def admitted(self, s: Draft, count: NatTerm) -> None:
+        """The queue finds the request in it already."""
+        s.raised = disj(s.raised, conj(count > 0, s.doubled))
 
 
 class Raising(Concern):

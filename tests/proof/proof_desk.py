@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
 from checker.workbench import Workbench
-from spec.profile import Configuration, Profile, load_profile
-from spec.properties import catalogue
+from spec.profile import Profile, load_profile
+from spec.properties import Property, catalogue
 
 if TYPE_CHECKING:
     from checker.decide.decided import Decided
@@ -22,13 +23,19 @@ def _profile(name: str, remedies: tuple[str, ...]) -> Profile:
 
 
 @cache
-def _decided(profile: str, remedies: tuple[str, ...], place: tuple[str, str, str], property_id: str) -> list[Decided]:
-    loop, mode, storage = place
-    return Workbench(_profile(profile, remedies), Configuration(loop, mode, storage)).decide(catalogue()[property_id])
+def _decided(profile: str, remedies: tuple[str, ...], place: str, property_id: str, about: str) -> list[Decided]:
+    chosen = _profile(profile, remedies)
+    return Workbench(chosen, chosen.place(place)).decide(_about(catalogue()[property_id], about))
+
+
+def _about(prop: Property, about: str) -> Property:
+    if not about:
+        return prop
+    return replace(prop, claims=lambda p, s: [part for part in prop.claims(p, s) if part.about == about])
 
 
 class Desk:
-    """Decides a property of a bundled profile in one place; each question is asked of the solver once."""
+    """Decides a property of a bundled profile in one place, or its claim about one thing; each question once."""
 
     def __call__(
         self,
@@ -37,9 +44,9 @@ class Desk:
         *,
         profile: str = PROFILE,
         remedies: tuple[str, ...] = (),
+        about: str = "",
     ) -> list[Decided]:
-        loop, mode, storage = place.split()
-        return _decided(profile, remedies, (loop, mode, storage), property_id)
+        return _decided(profile, remedies, place, property_id, about)
 
 
 def place_of(result: Result) -> str:

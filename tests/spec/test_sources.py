@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +27,13 @@ def _sources(profile: Profile) -> Iterator[str]:
     yield from filter(None, profile.requests.source.split(", "))
     yield from (remedy.hook for remedy in profile.remedies.values())
     added = (profile.accounts, profile.eviction, profile.detach, profile.lookup_wait, profile.threads, profile.merge)
-    yield from (facts.source for facts in (*added, profile.peers, *profile.holdings.values()) if facts is not None)
+    mapped = (*profile.holdings.values(), *profile.tiers.values())
+    single = (*added, profile.peers, profile.update_session, profile.requeue)
+    yield from (facts.source for facts in (*single, *mapped, *_controls(profile)) if facts is not None)
+
+
+def _controls(profile: Profile) -> list[Any]:
+    return [getattr(profile.controls, f.name) for f in fields(profile.controls)] if profile.controls else []
 
 
 def _missing(source: str, root: Path) -> str | None:
