@@ -72,7 +72,12 @@ def test_found_beyond_the_incidents(case: tuple[str, tuple[str, ...], str, str, 
 # The verdict of every property of the catalogue, in its order.
 WHOLE = [
     ("-ranks", (REAP,), "overlap in_place none", "- - R R P - P R P P P R P R R R - R P R - R - P - -"),
-    ("-buffer", (REAP, "flush-drops-staged"), "normal retract file", "P R R R P P P R P P P P P R R R P - P R - P - P - -"),
+    (
+        "-buffer",
+        (REAP, "flush-drops-staged"),
+        "normal retract file",
+        "P R R R P P P R P P P P P R R R P - P R - P - P - -",
+    ),
 ]
 
 
