@@ -36,6 +36,7 @@ from checker.options import (
     source_of,
     workers_option,
 )
+from checker.replay.command import replay
 from checker.report.command import report as report_command
 from checker.reporter import TerminalReporter
 from checker.verdict import EXIT_INTERNAL, EXIT_UNKNOWN, EXIT_USAGE, Verdict, exit_code
@@ -113,6 +114,7 @@ main.add_command(rules)
 main.add_command(doctor)
 main.add_command(export)
 main.add_command(mutate)
+main.add_command(replay)
 main.add_command(report_command)
 main.add_command(completion)
 

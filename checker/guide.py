@@ -34,6 +34,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "checker export --promela --mode retract --storage none -o Small.pml",
     ),
     "mutate": ("checker mutate --profile sglang-0.5.23 --storage none --sample 1",),
+    "replay": ("checker replay traces", "checker replay --allow all --coverage quiesce-*.trace.ndjson"),
     "doctor": ("checker doctor --url http://127.0.0.1:30000",),
     "rules": ("checker rules --into alerts", "checker rules --into alerts --check"),
     "completion": ('eval "$(checker completion bash)"', "checker completion zsh > _checker"),

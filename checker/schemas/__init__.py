@@ -1,4 +1,4 @@
-"""The JSON schemas of `--json` answers and of flight records. `python -m checker.compile` writes them too."""
+"""The JSON schemas of `--json` answers, of flight records and of traces. `python -m checker.compile` writes them too."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import msgspec
 from checker.doctor import results as doctor
 from checker.explain import Explanation
 from checker.manifest import Manifest
+from checker.replay import results as replay
 from checker.results import Report
 from engine_hooks.record import Line
+from engine_hooks.trace import TraceLine
 
 FOLDER = Path(__file__).parent
 
@@ -25,6 +27,8 @@ def generated() -> Mapping[str, str]:
         "certificate-1": Manifest,
         "doctor-1": doctor.Report,
         "record-1": Line,
+        "replay-1": replay.Report,
+        "trace-1": TraceLine,
     }
     return {f"{name}.json": _text(kind) for name, kind in answers.items()}
 

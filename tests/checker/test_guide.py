@@ -34,6 +34,7 @@ CODES = {
     "export --tla": 0,
     "export --promela": 0,
     "mutate --profile": (0, 1),
+    "replay": 2,
     "doctor --url": 2,
     "rules --into alerts": 0,
     "completion": 0,

@@ -1,0 +1,1 @@
+"""Replay: whether the spec allows what a trace says that an engine did."""

@@ -1,0 +1,81 @@
+"""Whether the ranks of one engine were told the same, in the same order.
+
+Every rank handles each control request, between two passes of its own; how many passes lie between is not compared,
+since no clock holds the ranks together. Arrivals are compared only within one data-parallel group, which gets the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+
+from checker.clock import utc
+from checker.replay.reading import Place, Reading, Trace
+from checker.replay.results import ACCEPTED, DIVERGES, UNKNOWN, Alignment
+from engine_hooks.trace import Step
+
+_CONTROLS = frozenset(("pause", "continue", "flush", "defer", "deferred", "update"))
+_SECONDS = 600.0
+"""Traces of one engine begin within so long."""
+
+
+def alignments(found: Sequence[Trace]) -> list[Alignment]:
+    """One for each engine of which there are several ranks. Raises TraceError."""
+    engines: list[list[Trace]] = []
+    for trace in found:
+        home = next((engine for engine in engines if _together(engine, trace)), None)
+        if home is None:
+            engines.append([trace])
+        else:
+            home.append(trace)
+    return [_alignment(engine) for engine in engines if len(engine) > 1]
+
+
+def _together(engine: Sequence[Trace], trace: Trace) -> bool:
+    """Whether a trace is of another rank of this engine."""
+    own, other = trace.header, engine[0].header
+    same = (own.engine, own.engine_version, own.loop, own.remedies, own.storage) == (
+        other.engine,
+        other.engine_version,
+        other.loop,
+        other.remedies,
+        other.storage,
+    )
+    folder = trace.parts[0].path.parent == engine[0].parts[0].path.parent
+    new = all(trace.header.rank != one.header.rank for one in engine)
+    return same and folder and new and abs(own.at - other.at) <= _SECONDS
+
+
+def _alignment(engine: Sequence[Trace]) -> Alignment:
+    ranks = tuple(" ".join(f"{k}{v}" for k, v in trace.header.rank.items()) for trace in engine)
+    if any(trace.header.part > 1 for trace in engine):
+        return Alignment(UNKNOWN, ranks, "the beginning of a trace is gone, so that nothing says which requests match")
+    several = len({trace.header.rank.get("dp", 0) for trace in engine}) > 1
+    controls = 0
+    for told in zip_longest(*(_told(trace, arrivals=not several) for trace in engine)):
+        if any(one is None for one in told):
+            # One was ended before the others; what all were told was the same.
+            break
+        words = {one[0] for one in told}
+        if len(words) > 1:
+            each = "; ".join(f"{rank}: {_said(one)}" for rank, one in zip(ranks, told, strict=True))
+            return Alignment(DIVERGES, ranks, f"control request {controls + 1} differs: {each}", controls)
+        controls += 1
+    return Alignment(ACCEPTED, ranks, controls=controls)
+
+
+def _told(trace: Trace, *, arrivals: bool) -> Iterator[tuple[str, Place, float]]:
+    """What a rank was told; with `arrivals` also how many requests came before."""
+    arrived = 0
+    reading = Reading(trace)
+    for line in reading:
+        if isinstance(line, Step):
+            arrived += line.do == "arrive"
+            if line.do in _CONTROLS:
+                before = f" after {arrived} requests" if arrivals else ""
+                yield f"{line.do} {line.how}".rstrip() + before, reading.place, line.at
+
+
+def _said(told: tuple[str, Place, float]) -> str:
+    word, place, at = told
+    return f"{word} (line {place.line}, {utc(at)})"

@@ -1,0 +1,75 @@
+"""The recorded traces, and traces made of steps."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from checker.replay.reading import traces
+from checker.replay.results import Replayed
+from checker.replay.run import Judges, Options, replay
+from engine_hooks.trace import SCHEMA, End, Step, TraceHeader, TraceLine, sealed, unsealed
+from spec.profile import Profile, load_profile
+
+TRACES = Path(__file__).parent / "traces"
+NAMES = tuple(sorted(path.name.removesuffix(".trace.ndjson.gz") for path in TRACES.glob("*.gz")))
+
+
+def path_of(name: str) -> Path:
+    return TRACES / f"{name}.trace.ndjson.gz"
+
+
+def load(header: TraceHeader) -> Profile:
+    profile = load_profile(header.profile)
+    return profile.with_remedies(header.remedies) if header.remedies else profile
+
+
+@cache
+def recorded(name: str) -> tuple[TraceHeader, tuple[Step, ...]]:
+    """Header and steps of a recorded trace."""
+    checksum, lines = 0, []
+    for text in gzip.decompress(path_of(name).read_bytes()).splitlines():
+        found = unsealed(text, checksum)
+        assert found is not None
+        body, checksum = found
+        lines.append(msgspec.json.decode(body, type=TraceLine))
+    header, *steps, end = lines
+    assert isinstance(header, TraceHeader)
+    assert isinstance(end, End)
+    return header, tuple(step for step in steps if isinstance(step, Step))
+
+
+def header_of(loop: str = "normal", storage: str = "none", **more: object) -> TraceHeader:
+    plain = TraceHeader(
+        SCHEMA, "sglang", "0.5.23", "test", "sglang-0.5.23", "none", {"tp": 0, "pp": 0, "dp": 0}, loop, (), storage,
+        0.0, 1, 1,
+    )  # fmt: skip
+    return msgspec.structs.replace(plain, **more)
+
+
+def numbered(steps: Iterable[Step]) -> list[Step]:
+    """The steps, counted anew."""
+    found, number = [], 1
+    for step in steps:
+        found.append(msgspec.structs.replace(step, n=number))
+        number += step.times
+    return found
+
+
+def text_of(header: TraceHeader, steps: Sequence[Step], reason: str = "closed") -> bytes:
+    """A whole trace: sealed, and with its end."""
+    end = End(sum(step.times for step in steps), reason)
+    checksum, lines = 0, []
+    for line in (header, *steps, end):
+        text, checksum = sealed(msgspec.json.encode(line), checksum)
+        lines.append(text)
+    return b"".join(lines)
+
+
+def replayed(path: Path, judges: Judges | None = None, options: Options | None = None) -> Replayed:
+    (trace,) = traces([path])
+    return replay(trace, judges or Judges(load), options)
