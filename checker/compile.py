@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 
 import z3
@@ -20,7 +21,9 @@ from checker.proof.refute import Sought, stuck_region
 from checker.subject import Subject
 from checker.translate import to_python
 from checker.workbench import Workbench
-from spec.profile import Configuration, Profile, load_profile
+from engine_hooks.sglang.remedies import REMEDIES
+from spec.facts import Variant
+from spec.profile import Configuration, Profile, bundled_profiles, load_profile
 from spec.properties import chosen
 from spec.protocol import Protocol
 from spec.terms import NEXT, BoolTerm, conj, disj, free_names, implies, neg
@@ -30,6 +33,7 @@ TARGETS = {"sglang-0.5.23": "engine_hooks/compiled/sglang_0_5_23.py"}
 _STUCK_PROPERTY = "paused-flush-succeeds"
 _MODE = "retract"
 _COMPARISONS = (z3.Z3_OP_EQ, z3.Z3_OP_LE, z3.Z3_OP_GE, z3.Z3_OP_LT, z3.Z3_OP_GT)
+_Predicates = tuple[Mapping[str, str], Mapping[str, Mapping[str, str]], Mapping[str, str]]
 _ENGINE_TERMS = ("running", "last_batch", "result_pending")
 
 
@@ -60,18 +64,15 @@ class Compiler:
         """The widest configuration (overlap, with storage) names every variable that a probe has to read."""
         self.profile = profile
         self.functions: dict[str, _Function] = {}
+        self.hooks = hooked(profile)
         widest = Configuration("overlap", _MODE, "file")
         self.subject = Workbench(profile, widest).subject(follow_request=False)
 
     def module(self) -> str:
         """The text of the module."""
-        gates = {
-            name: self._add(f"gate_{name}", f"The gate {name} is open.", term)
-            for name, term in self.subject.spec.definitions.items()
-        }
-        blockers = {name: dict(self._blockers(name)) for name in gates}
-        regions = list(self._regions())
-        always = {"deferred-flush-agrees": self._deferred()}
+        gates, blockers, always = self._predicates(self.subject)
+        bearing, regions = self._regions()
+        repaired = dict(self._repaired(gates, blockers, always))
         steps = {"no-new-lookup-while-paused": self._lookups()}
         text = "\n".join(
             [
@@ -79,20 +80,44 @@ class Compiler:
                 *self._bodies(),
                 *_table("_LEDGERS", self._ledgers()),
                 *self._profile_lines(gates, blockers, regions, always, steps),
+                *self._repair_lines(bearing, repaired),
+                ")",
             ]
         )
         return _formatted(text + "\n")
 
     def _add(self, name: str, doc: str, term: BoolTerm, *, step: bool = False) -> str:
+        name = name.replace("-", "_")
         for known in self.functions.values():
             if known.term.eq(term):
                 return known.name
         self.functions[name] = _Function(name, doc, term, step)
         return name
 
-    def _blockers(self, gate: str) -> Iterator[tuple[str, str]]:
-        protocol = self.subject.protocol
-        facts = self.profile.gates[gate]
+    def _predicates(self, subject: Subject) -> _Predicates:
+        """Gates, what blocks each, and the state claims, of the profile or of one with a remedy."""
+        applied = subject.protocol.profile.applied
+        gates = {
+            name: self._add("_".join([f"gate_{name}", *applied]), f"The gate {name} is open.", term)
+            for name, term in subject.spec.definitions.items()
+        }
+        blockers = {name: dict(self._blockers(subject, name)) for name in gates}
+        return gates, blockers, {"deferred-flush-agrees": self._deferred(subject)}
+
+    def _repaired(self, *before: Mapping[str, object]) -> Iterator[tuple[str, Sequence[Mapping[str, object]]]]:
+        """Remedy to what it makes of the predicates, where it makes anything of them."""
+        for name in self.hooks:
+            if name in _differences(self.profile):
+                widest = Configuration("overlap", _MODE, "file")
+                subject = Workbench(self.profile.with_remedies([name]), widest).subject(follow_request=False)
+                after = self._predicates(subject)
+                differ = [{k: v for k, v in a.items() if v != b[k]} for a, b in zip(after, before, strict=True)]
+                if any(differ):
+                    yield name, differ
+
+    def _blockers(self, subject: Subject, gate: str) -> Iterator[tuple[str, str]]:
+        protocol = subject.protocol
+        facts = protocol.profile.gates[gate]
         engine = [p for t in facts.waits_for if t in _ENGINE_TERMS for p in protocol.gate_term(protocol.now, t)]
         yield "running", self._add("blocks_running", "A batch is running or its result waits.", neg(conj(*engine)))
         for name in facts.waits_for:
@@ -105,15 +130,29 @@ class Compiler:
             waits = conj(neg(protocol.now.paused), protocol.now.waiting > 0)
             yield "waiting", self._add("blocks_waiting_unless_paused", "Requests wait, and it is not paused.", waits)
 
-    def _regions(self) -> Iterator[_Region]:
-        every = [(), *((name,) for name in self.profile.remedies)]
-        for configuration in self.profile.configurations(modes=[_MODE]):
-            for remedies in every:
-                profile = self.profile.with_remedies(remedies)
-                subject = Workbench(profile, configuration).subject(follow_request=False)
-                yield self._region(subject, configuration, remedies)
+    def _regions(self) -> tuple[tuple[str, ...], list[_Region]]:
+        """The remedies that change a region, and the regions under each set of these.
 
-    def _region(self, subject: Subject, configuration: Configuration, remedies: tuple[str, ...]) -> _Region:
+        Raises:
+            RuntimeError: where the other remedies together change what none of them changes alone.
+        """
+        places = self.profile.configurations(modes=[_MODE])
+        hooks = [name for name in self.hooks if name in _differences(self.profile)]
+        plain = [self._region(place, ()) for place in places]
+        found = {name: [self._region(place, (name,)) for place in places] for name in hooks}
+        bearing = sorted(name for name in hooks if not _alike(plain, found[name]))
+        others = tuple(name for name in hooks if name not in bearing)
+        regions = []
+        for size in range(len(bearing) + 1):
+            for remedies in combinations(bearing, size):
+                here = [self._region(place, remedies) for place in places]
+                if not _alike(here, [self._region(place, (*remedies, *others)) for place in places]):
+                    raise RuntimeError(f"{', '.join(others)} together change a stuck region, and none of them alone")
+                regions += here
+        return tuple(bearing), sorted(regions, key=lambda r: (places.index(r.configuration), r.remedies))
+
+    def _region(self, configuration: Configuration, remedies: tuple[str, ...]) -> _Region:
+        subject = Workbench(self.profile.with_remedies(remedies), configuration).subject(follow_request=False)
         claim = next(p.claim for p in chosen([_STUCK_PROPERTY])[0].claims(subject.protocol, subject.spec))
         if not isinstance(claim, LeadsTo):
             raise TypeError(f"{_STUCK_PROPERTY} is not a leads-to")
@@ -133,12 +172,15 @@ class Compiler:
         named = [n for n, one in ledgers.items() if any(one.counter(s) in stuck.atoms for s in one.facts.stages)]
         return _Region(configuration, remedies, self._add(name, doc, term), tuple(named))
 
-    def _deferred(self) -> str:
-        now, gates = self.subject.protocol.now, self.subject.spec.definitions
+    def _deferred(self, subject: Subject) -> str:
+        protocol, gates = subject.protocol, subject.spec.definitions
+        now = protocol.now
         # The claim speaks of every state; what can be observed is a deferred flush that waits in one.
-        claim = implies(conj(now.deferred_pending, gates["flush"]), gates["deferred_flush"])
+        alike = gates["flush"].eq(gates["deferred_flush"])
+        wanted = conj(now.deferred_pending, gates["flush"])
+        claim = z3.BoolVal(val=True) if alike else implies(wanted, gates["deferred_flush"])
         doc = "A waiting deferred flush is not refused what an immediate one would be granted."
-        return self._add("always_deferred_flush_agrees", doc, claim)
+        return self._add("_".join(["always_deferred_flush_agrees", *protocol.profile.applied]), doc, claim)
 
     def _lookups(self) -> str:
         claim = next(iter(chosen(["no-new-lookup-while-paused"])[0].claims(self.subject.protocol, self.subject.spec)))
@@ -149,7 +191,7 @@ class Compiler:
         return [
             f'"""The spec of {self.profile.name}, compiled. Generated by `python -m checker.compile`; do not edit."""',
             "",
-            "from engine_hooks.compiled.types import CompiledLedger, CompiledProfile, State, StuckKey",
+            "from engine_hooks.compiled.types import CompiledLedger, CompiledProfile, Repaired, State, StuckKey",
             "",
         ]
 
@@ -214,9 +256,39 @@ class Compiler:
         yield f"    always={_names(always)},"
         yield f"    steps={_names(steps)},"
         yield "    remedies={"
-        yield from (f'        "{name}": "{remedy.summary}",' for name, remedy in self.profile.remedies.items())
+        yield from (f'        "{name}": "{summary}",' for name, summary in self.hooks.items())
         yield "    },"
-        yield ")"
+
+    def _repair_lines(
+        self, bearing: tuple[str, ...], repaired: Mapping[str, Sequence[Mapping[str, object]]]
+    ) -> Iterator[str]:
+        yield f"    bearing={_tuple(bearing)},"
+        yield "    repaired={"
+        for name, (gates, blockers, always) in repaired.items():
+            inner = ", ".join(f'"{gate}": {_names(found)}' for gate, found in blockers.items())  # type: ignore[arg-type]
+            yield f'        "{name}": Repaired(gates={_names(gates)}, blockers={{{inner}}}, always={_names(always)}),'  # type: ignore[arg-type]
+        yield "    },"
+
+
+def hooked(profile: Profile) -> dict[str, str]:
+    """Each remedy that the plugin has for this engine version, with one line of what it changes.
+
+    It is a difference of this profile, or of another of the same version that models what it is about.
+    """
+    every = [profile, *(load_profile(name) for name in bundled_profiles())]
+    found: dict[str, str] = {}
+    for one in every:
+        if (one.engine, one.version) == (profile.engine, profile.version):
+            found |= {name: d.summary for name, d in _differences(one).items() if name not in found}
+    return {name: found[name] for name in REMEDIES if name in found}
+
+
+def _differences(profile: Profile) -> Mapping[str, Variant]:
+    return {**profile.remedies, **profile.variants}
+
+
+def _alike(some: Sequence[_Region], others: Sequence[_Region]) -> bool:
+    return [(r.function, r.ledgers) for r in some] == [(r.function, r.ledgers) for r in others]
 
 
 def _atom(protocol: Protocol, name: str) -> BoolTerm:

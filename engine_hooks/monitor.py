@@ -41,7 +41,7 @@ class Monitor:
         options: MonitorOptions,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.profile = profile
+        self.profile = profile.under(options.remedies)
         self.board = board
         self.options = options
         self._clock = clock
@@ -119,7 +119,8 @@ class Monitor:
         self._forget_last()
         if self._recorder is not None:
             self._recorder.paused(storage)
-        self._choose_region(StuckKey(self.options.loop, self.mode, storage, self.options.remedies))
+        key = StuckKey(self.options.loop, self.mode, storage, self.options.remedies)
+        self._choose_region(self.profile.region_key(key))
         self.board.show("paused", "scheduler", value=1, urgent=True)
         self.board.show("pause_start_timestamp_seconds", "scheduler", value=self._since, urgent=True)
 
@@ -312,7 +313,7 @@ class Monitor:
         gate = "deferred_flush" if seen.deferred_pending and not seen.flush_wanted else "flush"
         if "idle-is-true" in self.watched and seen.recorded_idle is not None:
             # The record asks the engine's plain gate, which waits for queued requests too.
-            idle = self.profile.gates["deferred_flush"](seen) and not seen.unmodelled
+            idle = self.profile.recorded_gate(seen) and not seen.unmodelled
             what = f"the pass recorded {'idle' if seen.recorded_idle else 'active'}, the ledgers say otherwise"
             self._judge("idle-is-true", what, seen, holds=seen.recorded_idle == idle)
         if "paused-flush-succeeds" not in self.watched:

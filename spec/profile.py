@@ -70,7 +70,7 @@ class Profile:
     watchdog: WatchdogFacts
     remedies: Mapping[str, Remedy]
     variants: Mapping[str, Variant] = field(default_factory=dict)
-    """Differences that no hook makes yet. They are laid over the profile like remedies, but not by `all`."""
+    """Differences that are laid over the profile like remedies, but not by `all`. Some have a hook too."""
     tree: bool = True
     """Whether prefixes are kept in a tree for other requests."""
     requests: RequestFacts = field(default_factory=RequestFacts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from checker.docs.blocks import Maker, code, table
+from engine_hooks.sglang.remedies import REMEDIES
 from spec.profile import DEFAULT_PROFILE, Profile, bundled_profiles, load_profile
 
 
@@ -43,7 +44,8 @@ def _differences() -> Iterator[tuple[str, str, str, str]]:
         for name, one in profile.remedies.items():
             where.setdefault((name, f"a remedy: `{one.hook}`", one.summary), []).append(profile.name)
         for name, variant in profile.variants.items():
-            where.setdefault((name, "a variant", variant.summary), []).append(profile.name)
+            kind = "a variant that is a hook" if name in REMEDIES else "a variant"
+            where.setdefault((name, kind, variant.summary), []).append(profile.name)
     for (name, kind, summary), names in where.items():
         yield f"`{name}`", kind, summary, "all" if names[0] == DEFAULT_PROFILE else code(names)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from engine_hooks.compiled.types import CompiledLedger, CompiledProfile, Predicate, StepPredicate, StuckKey
+from engine_hooks.compiled.types import CompiledLedger, CompiledProfile, Predicate, Repaired, StepPredicate, StuckKey
 
 __all__ = [
     "CompiledLedger",
     "CompiledProfile",
     "Predicate",
+    "Repaired",
     "StepPredicate",
     "StuckKey",
     "compiled_profile",

@@ -6,8 +6,8 @@ Z3 term and the compiled function can be compared on the same state (tests/spec/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 # An observation, or any object with the spec's variables as attributes.
@@ -39,6 +39,15 @@ class StuckKey:
 
 
 @dataclass(frozen=True)
+class Repaired:
+    """What a remedy makes of a profile's predicates: those that differ, by their names in the profile."""
+
+    gates: Mapping[str, Predicate] = field(default_factory=dict)
+    blockers: Mapping[str, Mapping[str, Predicate]] = field(default_factory=dict)
+    always: Mapping[str, Predicate] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class CompiledProfile:
     """Everything that the monitor needs of the spec, for one engine version."""
 
@@ -63,3 +72,34 @@ class CompiledProfile:
     """Safety property to the predicate that must hold of each pass (before, after)."""
     remedies: Mapping[str, str] = field(default_factory=dict)
     """Remedy to one line: what it changes."""
+    bearing: tuple[str, ...] | None = None
+    """The remedies that change a stuck region, sorted: the others are no part of its key. None: each may."""
+    repaired: Mapping[str, Repaired] = field(default_factory=dict)
+    """Remedy to what it makes of the predicates above."""
+    plain: Predicate | None = None
+    """The gate that a paused pass records by, where a remedy has given `deferred_flush` another."""
+
+    def under(self, remedies: Iterable[str]) -> CompiledProfile:
+        """This profile with what these remedies make of its predicates."""
+        profile = self
+        for name in remedies:
+            repaired = self.repaired.get(name, Repaired())
+            profile = replace(
+                profile,
+                gates={**profile.gates, **repaired.gates},
+                blockers={**profile.blockers, **repaired.blockers},
+                always={**profile.always, **repaired.always},
+                plain=profile.recorded_gate,
+            )
+        return profile
+
+    @property
+    def recorded_gate(self) -> Predicate:
+        """The engine's plain gate: without an option, as the record and the attach of a storage ask it."""
+        return self.plain or self.gates["deferred_flush"]
+
+    def region_key(self, key: StuckKey) -> StuckKey:
+        """The key of the region that holds with these remedies."""
+        if self.bearing is None:
+            return key
+        return replace(key, remedies=tuple(name for name in key.remedies if name in self.bearing))

@@ -34,7 +34,8 @@ from engine_hooks.sglang.probes_state import (
 )
 from engine_hooks.sglang.probes_targets import START, TARGETS, missing_targets
 from engine_hooks.sglang.probes_trace import TRACE_TARGETS, Traced, traced
-from engine_hooks.sglang.remedies import Remedy, all_ranks_agree, bind_remedies
+from engine_hooks.sglang.remedies import all_ranks_agree, bind_remedies, make_remedies, register_remedies, unhooked
+from engine_hooks.sglang.repairs.base import Remedy
 from engine_hooks.status import StatusFile
 
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ def register_hooks(environ: Mapping[str, str]) -> None:
     if settings.mode is Mode.OFF:
         return
     profile = compiled_profile("sglang", __version__)
-    chosen = _chosen_remedies(settings, profile)
+    chosen = make_remedies(_chosen_remedies(settings, profile))
+    register_remedies(chosen)  # first, so that the probes see what a remedy made of a call
     missing = missing_targets() if profile is not None else {}
     lineage = _lineage_hooks(settings) if profile is not None else None
     starter = _Starter(settings, profile, chosen, __version__, missing, _census_options(settings), lineage)
@@ -160,7 +162,8 @@ class _Starter:
 
     settings: Settings
     profile: CompiledProfile | None
-    chosen: tuple[str, ...]
+    chosen: Mapping[str, Remedy]
+    """The remedies asked for, hooked and switched off."""
     engine_version: str
     missing: Mapping[str, str]
     census: CensusOptions = field(default_factory=CensusOptions)
@@ -306,7 +309,7 @@ class _Starter:
     def _remedies(self, scheduler: Engine, board: Board, parallel: Engine) -> dict[str, Remedy]:
         """The remedies that are active on this rank: chosen, bound, hooked, and the same on all ranks."""
         profile = self.profile
-        bound = bind_remedies(self.chosen, scheduler)
+        bound = bind_remedies(self.chosen, scheduler, unhooked(self.chosen))
         if bound and "paused_pass" in self._not_applied():
             logger.error("quiesce: no hook on paused passes; remedies are off: %s", ", ".join(bound))
             bound = {}
@@ -320,6 +323,8 @@ class _Starter:
             if not all_ranks_agree(store, c10d.get_rank(), c10d.get_world_size(), card):
                 logger.error("quiesce: the ranks differ in version, spec or remedies; remedies are off: %s", card)
                 bound = {}
+        for remedy in bound.values():
+            remedy.switch_on(scheduler)
         for name in profile.remedies if profile is not None else ():
             board.show("remedy_active", name, value=int(name in bound))
         return dict(sorted(bound.items()))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from engine_hooks.sglang.census_probe import CensusProbe
     from engine_hooks.sglang.probes_state import StateReader
     from engine_hooks.sglang.probes_trace import Tracing
-    from engine_hooks.sglang.remedies import Remedy
+    from engine_hooks.sglang.repairs.base import Remedy
     from engine_hooks.trace import Do
 
 logger = logging.getLogger("quiesce")

@@ -1,15 +1,21 @@
-"""Remedies: the spec's named differences between two profiles, as hooks in the live scheduler.
+"""Which remedies a scheduler runs with: those asked for that find their place, and that all ranks have alike.
 
-A remedy may add a collective to each paused pass, so it must be active on all ranks or on none.
+A remedy is the spec's named difference between two profiles, as a hook in the live scheduler (`repairs/`). It may add a
+collective to a pass, so it must be active on all ranks or on none.
 """
 
 from __future__ import annotations
 
-import inspect
 import json
 import logging
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+from engine_hooks.sglang.repairs.base import Remedy
+from engine_hooks.sglang.repairs.flushes import DeferredFlushIgnoresWaiting, FlushWaits
+from engine_hooks.sglang.repairs.passes import GrammarWhilePaused, ReapWhilePaused
+from engine_hooks.sglang.repairs.requests import PauseStopsClocks, RetractKeepsAdmitted
+from engine_hooks.sglang.repairs.updates import EpochInStorageKey, StampVersionOnSuccess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,49 +25,82 @@ logger = logging.getLogger("quiesce")
 # Objects of the engine and of torch; their modules are not imported here.
 Engine = Any
 
+FLUSH_WAIT_SECONDS = 15.0
+"""How long an update waits for its flush at most: below the 20 s after which SGLang's health check gives up."""
 _AGREEMENT_TIMEOUT = timedelta(seconds=60)
 
-
-class Remedy(Protocol):
-    """What a remedy does at its place in the pass."""
-
-    def before_record(self) -> None:
-        """Runs once in each paused pass, before the idle/active record is taken."""
-
-
-class ReapWhilePaused:
-    """Each paused pass first reaps HiCache events, without starting storage lookups.
-
-    An exception of the engine's own reap is not caught: it may come from the middle of a collective, and a rank that
-    went on alone would hang the others. It ends the scheduler, as the same exception does in a running pass.
-    """
-
-    def __init__(self, scheduler: Engine) -> None:
-        """Raises AttributeError or TypeError where the engine's function is not the one that the spec models."""
-        reap = scheduler._process_hicache_events  # noqa: SLF001 - the engine has no public name for it
-        inspect.signature(reap).bind(should_retry_storage_prefetch=False)
-        self._reap = reap
-        # A decode worker without decode HiCache never reaps (`process_decode_queue`), paused or not.
-        self._reaps = scheduler.disaggregation_mode.value != "decode" or scheduler.enable_decode_hicache
-
-    def before_record(self) -> None:
-        """Models the spec's `reap` in the paused step (`Scheduler._process_hicache_events`)."""
-        if self._reaps:
-            self._reap(should_retry_storage_prefetch=False)
+REMEDIES: Mapping[str, Callable[[], Remedy]] = {
+    "reap-while-paused": ReapWhilePaused,
+    "deferred-flush-ignores-waiting": DeferredFlushIgnoresWaiting,
+    "flush-waits": lambda: FlushWaits(FLUSH_WAIT_SECONDS),
+    "epoch-in-storage-key": EpochInStorageKey,
+    "stamp-version-on-success": StampVersionOnSuccess,
+    "pause-stops-clocks": PauseStopsClocks,
+    "grammar-while-paused": GrammarWhilePaused,
+    "retract-keeps-admitted": RetractKeepsAdmitted,
+}
+"""In the order of a paused pass: what reaps comes first."""
 
 
-REMEDIES: Mapping[str, Callable[[Engine], Remedy]] = {"reap-while-paused": ReapWhilePaused}
-
-
-def bind_remedies(names: Sequence[str], scheduler: Engine) -> dict[str, Remedy]:
-    """The remedies of `names` that can bind, by name; the others are logged and left out."""
-    bound = {}
+def make_remedies(names: Sequence[str]) -> dict[str, Remedy]:
+    """Those of `names` and what they need, in the order of REMEDIES. One without a hook is logged and left out."""
     for name in names:
-        try:
-            bound[name] = REMEDIES[name](scheduler)
-        except (KeyError, AttributeError, TypeError) as error:
-            logger.error("quiesce: remedy %s cannot bind and stays off: %s: %s", name, type(error).__name__, error)  # noqa: TRY400 - one line says it all
+        if name not in REMEDIES:
+            logger.error("quiesce: remedy %s stays off: it has no hook", name)
+    asked = {name: REMEDIES[name]() for name in REMEDIES if name in names}
+    needed = {need for remedy in asked.values() for need in remedy.needs}
+    return {name: asked.get(name) or REMEDIES[name]() for name in REMEDIES if name in asked or name in needed}
+
+
+def register_remedies(remedies: Mapping[str, Remedy]) -> None:
+    """Have SGLang wrap the places of these. Before the probes, which then see what a remedy made of the call."""
+    from sglang.srt.plugins.hook_registry import HookRegistry, HookType  # noqa: PLC0415 - imported only where an engine runs
+
+    for remedy in remedies.values():
+        for place in remedy.places:
+            HookRegistry.register(place.path, getattr(remedy, place.method), HookType.AROUND)
+
+
+def unhooked(remedies: Mapping[str, Remedy]) -> dict[str, str]:
+    """Remedy to reason, for each that SGLang has not put in all its places."""
+    from sglang.srt.plugins.hook_registry import HookRegistry  # noqa: PLC0415 - imported only where an engine runs
+
+    applied = HookRegistry._patched  # noqa: SLF001 - the engine has no public name for it
+    lost = {
+        name: [place.path for place in remedy.places if place.path not in applied]
+        for name, remedy in remedies.items()
+    }  # fmt: skip
+    return {name: f"no hook on {', '.join(paths)}" for name, paths in lost.items() if paths}
+
+
+def bind_remedies(remedies: Mapping[str, Remedy], scheduler: Engine, lost: Mapping[str, str]) -> dict[str, Remedy]:
+    """Those that are in place and can bind; each other one is logged with its reason, and left out.
+
+    A remedy stays out of the way of an engine whose functions are not those that it repairs. `lost` has those that are
+    not in place, with the reason.
+    """
+    bound: dict[str, Remedy] = {}
+    for name, remedy in remedies.items():
+        problem = lost.get(name) or _problem(remedy, scheduler, bound)
+        if problem:
+            logger.error("quiesce: remedy %s cannot bind and stays off: %s", name, problem)
+        else:
+            bound[name] = remedy
     return bound
+
+
+def _problem(remedy: Remedy, scheduler: Engine, bound: Mapping[str, Remedy]) -> str:
+    missing = [need for need in remedy.needs if need not in bound]
+    if missing:
+        return f"it needs {', '.join(missing)}"
+    other = remedy.differing()
+    if other:
+        return f"not the function that it repairs, so either repaired already or another: {', '.join(other)}"
+    try:
+        remedy.bind(scheduler)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the engine must start
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def all_ranks_agree(store: Engine, rank: int, world: int, card: Mapping[str, Any]) -> bool:

@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("sglang")
 
 from engine_hooks.sglang.probes_targets import START, TARGETS
+from engine_hooks.sglang.remedies import REMEDIES
 from engine_hooks.sglang.testbed import launch
 from engine_hooks.sglang.tokenizer import LAUNCHED
 
@@ -70,10 +71,11 @@ def test_a_process_without_a_scheduler_only_waits_for_a_launch(done: subprocess.
 
 
 def test_a_bad_setting_is_one_line_with_the_valid_values(done: subprocess.CompletedProcess[str]) -> None:
+    valid = ", ".join(["all", *sorted(REMEDIES)])
     lines = [line.partition("quiesce: ")[2] for line in done.stderr.splitlines() if "quiesce: QUIESCE" in line]
     assert lines == [
         "QUIESCE='enforced' is not a mode; valid: off, observe, enforce; nothing is activated",
-        "QUIESCE_REMEDIES names 'reap-sometimes', unknown; valid: all, reap-while-paused; no remedy is activated",
+        f"QUIESCE_REMEDIES names 'reap-sometimes', unknown; valid: {valid}; no remedy is activated",
     ]
 
 

@@ -5,16 +5,24 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import logging
 import threading
 from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from engine_hooks.sglang import remedies
-from engine_hooks.sglang.remedies import all_ranks_agree, bind_remedies
+from engine_hooks.sglang.remedies import REMEDIES, all_ranks_agree, bind_remedies, make_remedies
+from engine_hooks.sglang.repairs import base, flushes
+from engine_hooks.sglang.repairs.base import Remedy
+from engine_hooks.sglang.repairs.flushes import FlushWaits
+from engine_hooks.sglang.repairs.requests import PauseStopsClocks, RetractKeepsAdmitted
+from engine_hooks.sglang.repairs.updates import EpochInStorageKey, StampVersionOnSuccess
 
 CARD = {"version": "1", "spec_digest": "d", "remedies": ["reap-while-paused"]}
 
@@ -34,9 +42,19 @@ def engine(**changes: Any) -> Any:
     return SimpleNamespace(**(fields | changes))
 
 
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These engines are no SGLang: whether its functions are those that are repaired is not asked of them."""
+    monkeypatch.setattr(Remedy, "differing", lambda _self: [])
+
+
+def bind(names: list[str], scheduler: Any) -> dict[str, Remedy]:
+    return bind_remedies(make_remedies(names), scheduler, {})
+
+
 def test_it_reaps_without_storage_retries() -> None:
     scheduler = engine()
-    bound = bind_remedies(["reap-while-paused"], scheduler)
+    bound = bind(["reap-while-paused"], scheduler)
     bound["reap-while-paused"].before_record()
     assert scheduler.calls == [False]
 
@@ -44,7 +62,7 @@ def test_it_reaps_without_storage_retries() -> None:
 @pytest.mark.parametrize(("decode_hicache", "calls"), [(False, []), (True, [False])])
 def test_a_decode_worker_reaps_only_with_decode_hicache(decode_hicache: bool, calls: list[bool]) -> None:
     scheduler = engine(disaggregation_mode=SimpleNamespace(value="decode"), enable_decode_hicache=decode_hicache)
-    bind_remedies(["reap-while-paused"], scheduler)["reap-while-paused"].before_record()
+    bind(["reap-while-paused"], scheduler)["reap-while-paused"].before_record()
     assert scheduler.calls == calls
 
 
@@ -54,13 +72,292 @@ def test_a_decode_worker_reaps_only_with_decode_hicache(decode_hicache: bool, ca
 )
 def test_a_remedy_that_cannot_bind_says_so_and_stays_off(scheduler: Any, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR, "quiesce"):
-        assert bind_remedies(["reap-while-paused"], scheduler) == {}
+        assert bind(["reap-while-paused"], scheduler) == {}
     assert "remedy reap-while-paused cannot bind and stays off" in caplog.text
 
 
 def test_a_remedy_of_the_spec_without_a_hook_stays_off(caplog: pytest.LogCaptureFixture) -> None:
-    assert bind_remedies(["from-the-future"], engine()) == {}
+    assert bind(["from-the-future"], engine()) == {}
     assert "from-the-future" in caplog.text
+
+
+def test_a_remedy_brings_what_it_needs_and_falls_with_it() -> None:
+    manager = SimpleNamespace(has_waiting_grammars=bool, get_ready_grammar_requests=list)
+    whole = engine(grammar_manager=manager, _add_request_to_queue=print)
+    assert list(bind(["grammar-while-paused"], whole)) == ["reap-while-paused", "grammar-while-paused"]
+    assert bind(["grammar-while-paused"], engine(_process_hicache_events=None)) == {}
+
+
+def test_a_remedy_that_is_nowhere_hooked_stays_off(caplog: pytest.LogCaptureFixture) -> None:
+    asked = make_remedies(["reap-while-paused"])
+    assert bind_remedies(asked, engine(), {"reap-while-paused": "no hook on x"}) == {}
+    assert "remedy reap-while-paused cannot bind and stays off: no hook on x" in caplog.text
+
+
+def test_a_function_that_is_another_keeps_a_remedy_out(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(REMEDIES["reap-while-paused"], "repairs", {"inspect.unwrap": "000000000000"})
+    assert bind(["reap-while-paused"], engine()) == {}
+    assert "so either repaired already or another: inspect.unwrap" in caplog.text
+    right = {"inspect.unwrap": base.fingerprint("inspect.unwrap")}
+    monkeypatch.setattr(REMEDIES["reap-while-paused"], "repairs", right)
+    assert list(bind(["reap-while-paused"], engine())) == ["reap-while-paused"]
+
+
+def test_there_is_no_fingerprint_of_what_is_not_there() -> None:
+    assert {base.fingerprint(path) for path in ("inspect.nothing", "nowhere.at.all", "math.sin")} == {""}
+    assert len(base.fingerprint("inspect.unwrap")) == 12
+
+
+class Update:
+    """Named as one of the engine's messages is."""
+
+    def __init__(self, *, flush_cache: bool = True) -> None:
+        self.flush_cache = flush_cache
+
+
+Update.__name__ = "UpdateWeightFromDiskReqInput"
+
+
+class Waiting:
+    """`flush-waits` over a scheduler whose gate is as it is told, with every call of the engine's intake."""
+
+    def __init__(self, seconds: float = 15, agree: Any = lambda first, second: (first, second)) -> None:
+        self.now, self.open, self.running = 0.0, False, 0
+        self.taken: list[list[Any]] = []
+        self.remedy = FlushWaits(seconds, lambda: self.now)
+        self.remedy._agree = agree
+        self.remedy.on = True
+        self.paused = False
+
+    def ingest(self, *requests: Any) -> None:
+        scheduler = SimpleNamespace(
+            _engine_paused=self.paused,
+            is_fully_idle=lambda ignore_waiting: self.open and ignore_waiting == self.paused,
+            running_batch=SimpleNamespace(is_empty=lambda: not self.running),
+            chunked_req=None,
+            last_batch=None,
+            enable_overlap=False,
+        )
+        self.remedy.ingesting(lambda _scheduler, taken: self.taken.append(list(taken)), scheduler, requests)
+
+
+def test_an_update_waits_at_the_head_and_the_rest_behind_it() -> None:
+    waiting, update = Waiting(), Update()
+    waiting.ingest("before", update, "after")
+    waiting.ingest("later")
+    waiting.ingest()
+    assert waiting.taken == [["before"], [], []]
+    waiting.open = True
+    waiting.ingest("last")
+    assert waiting.taken[3:] == [[update, "after", "later", "last"]]
+    waiting.ingest("next")
+    assert waiting.taken[4:] == [["next"]]
+
+
+def test_each_of_two_updates_waits_for_its_own_flush() -> None:
+    waiting, one, two = Waiting(), Update(), Update()
+    waiting.ingest(one, two)
+    waiting.now = 14
+    waiting.open = True
+    asked = iter([True, False])
+    waiting.remedy._agree = lambda _open, still: (next(asked, False), still)
+    waiting.ingest()
+    assert waiting.taken == [[], [one]]
+    waiting.now = 28
+    waiting.ingest()
+    assert waiting.taken[2:] == [[]]  # its own fifteen seconds began at 14
+    waiting.now = 29
+    waiting.ingest()
+    assert waiting.taken[3:] == [[two]]
+
+
+def test_an_update_waits_no_longer_than_that() -> None:
+    waiting, update = Waiting(seconds=15), Update()
+    waiting.ingest(update)
+    waiting.now = 14.9
+    waiting.ingest()
+    assert waiting.taken == [[], []]
+    waiting.now = 15
+    waiting.ingest()
+    assert waiting.taken[2:] == [[update]]
+
+
+@pytest.mark.parametrize(("paused", "running", "taken"), [(True, 1, True), (True, 0, False), (False, 1, False)])
+def test_no_update_waits_in_a_pause_for_work_that_runs(paused: bool, running: int, taken: bool) -> None:
+    waiting, update = Waiting(), Update()
+    waiting.paused, waiting.running = paused, running
+    waiting.ingest(update)
+    assert waiting.taken == ([[update]] if taken else [[]])
+
+
+def test_an_update_that_must_not_flush_does_not_wait() -> None:
+    waiting, update = Waiting(), Update(flush_cache=False)
+    waiting.ingest(update)
+    assert waiting.taken == [[update]]
+
+
+@pytest.mark.parametrize(("others", "taken"), [((False, True), False), ((True, True), True), ((False, False), True)])
+def test_one_rank_that_is_not_ready_holds_all_and_one_that_is_late_ends_the_wait(
+    others: tuple[bool, bool], taken: bool
+) -> None:
+    waiting, update = Waiting(agree=lambda first, second: (first and others[0], second and others[1])), Update()
+    waiting.open = True
+    waiting.ingest(update)
+    assert waiting.taken == ([[update]] if taken else [[]])
+
+
+def test_switched_off_it_holds_nothing() -> None:
+    waiting, update = Waiting(), Update()
+    waiting.remedy.on = False
+    waiting.ingest(update)
+    assert waiting.taken == [[update]]
+
+
+def test_the_messages_that_wait_are_those_of_the_engine() -> None:
+    found = importlib.util.find_spec("sglang")
+    if found is None or found.submodule_search_locations is None:
+        pytest.skip("no SGLang")
+    source = (Path(found.submodule_search_locations[0]) / "srt" / "managers" / "io_struct.py").read_text()
+    fields = {
+        cls.name: {part.target.id for part in cls.body if isinstance(part, ast.AnnAssign)}  # type: ignore[union-attr]
+        for cls in ast.parse(source).body
+        if isinstance(cls, ast.ClassDef)
+    }
+    flushing = {name for name, of in fields.items() if "flush_cache" in of}
+    assert flushing == flushes._UPDATES
+
+
+def test_the_limit_counts_what_came_by_itself() -> None:
+    remedy = RetractKeepsAdmitted()
+    remedy.on = True
+    scheduler = SimpleNamespace(max_queued_requests=2, waiting_queue=[])
+    refused: list[str] = []
+
+    def limit(_scheduler: Any, request: str) -> bool:
+        refused.append(request)
+        return True
+
+    def pause(_scheduler: Any) -> None:
+        for request in ("r1", "r2", "r3"):
+            assert not remedy.limiting(limit, scheduler, request)
+            scheduler.waiting_queue.append(request)
+
+    remedy.pausing(pause, scheduler)
+    assert not refused
+    for request in ("new1", "new2"):
+        assert not remedy.limiting(limit, scheduler, request)
+        scheduler.waiting_queue.append(request)
+    assert remedy.limiting(limit, scheduler, "new3")
+    assert refused == ["new3"]
+    scheduler.waiting_queue[:] = ["r3", "new1"]
+    assert not remedy.limiting(limit, scheduler, "new4")
+    scheduler.waiting_queue.append("new4")
+    assert remedy.limiting(limit, scheduler, "new5")
+
+
+def test_clocks_leave_out_every_pause() -> None:
+    now = [0.0]
+    remedy = PauseStopsClocks(lambda: now[0])
+    remedy.on = True
+    session = SimpleNamespace(last_active_time=0.0, timeout=10)
+
+    def at(time: float, *, out: bool) -> None:
+        now[0] = time
+        assert remedy.session_timing_out(lambda one: now[0] - one.last_active_time > one.timeout, session) == out
+
+    def pause(time: float, name: str) -> None:
+        now[0] = time
+        getattr(remedy, name)(lambda _scheduler: None, None)
+
+    at(9, out=False)
+    pause(9, "pausing")
+    at(100, out=False)
+    pause(109, "continuing")
+    at(109.9, out=False)
+    at(110.1, out=True)
+    session.last_active_time = 50  # in the pause: only what follows it counts
+    at(118, out=False)
+    at(120, out=True)
+    remedy.on = False
+    at(118, out=True)
+
+
+def test_a_version_is_taken_with_success_only() -> None:
+    remedy = StampVersionOnSuccess()
+    remedy.on = True
+    stamped: list[str] = []
+
+    def record(_manager: Any, version: str) -> None:
+        stamped.append(version)
+
+    def update(success: bool, version: str) -> None:
+        def handle(manager: Any, _request: Any) -> Any:
+            remedy.recording(record, manager, version)
+            assert stamped.count(version) == 0
+            return SimpleNamespace(success=success)
+
+        remedy.updating(handle, None, None)
+
+    update(False, "refused")
+    update(True, "v2")
+    remedy.recording(record, None, "by hand")
+    assert stamped == ["v2", "by hand"]
+
+
+def epochs(*versions: str | None) -> list[str]:
+    remedy = EpochInStorageKey()
+    remedy._process = "this"
+    found = []
+    for version in versions:
+        remedy.enter(version)
+        found.append(remedy.namespace)
+    return found
+
+
+def test_an_epoch_is_its_version_the_first_time_only() -> None:
+    again = epochs("v1", "v2", "v1", None, None, "default", "default")
+    assert len(set(again)) == 7
+    # Another process that was given the same version has the same key; without one it never has.
+    other = EpochInStorageKey()
+    other._process = "other"
+    for version, same in [("v1", True), (None, False), ("v2", True), ("default", False)]:
+        other.enter(version)
+        assert (other.namespace in epochs("v1", "v2", "default", None)) == same
+
+
+def a_request(extra_key: str | None = None, *, holds_kv: bool = False) -> Any:
+    return SimpleNamespace(extra_key=extra_key, kv=SimpleNamespace(holds_kv=holds_kv))
+
+
+def test_a_request_is_named_by_the_weights_that_will_compute_it() -> None:
+    remedy = EpochInStorageKey()
+    remedy._process, remedy.on = "this", True
+    remedy._scheduler = scheduler = SimpleNamespace(waiting_queue=[])
+    remedy.enter(None)
+    old = remedy.namespace
+    plain, keyed, owner = a_request(), a_request("lora"), a_request(holds_kv=True)
+    for request in (plain, keyed, owner):
+        remedy.queueing(lambda _scheduler, one: scheduler.waiting_queue.append(one), scheduler, request)
+    assert [r.extra_key for r in scheduler.waiting_queue] == [old, f"lora|{old}", None]
+
+    def update(success: bool) -> None:
+        asked = SimpleNamespace(flush_cache=True, weight_version="v2")
+        remedy.updating(lambda _manager, _request: SimpleNamespace(success=success), None, asked)
+
+    update(success=False)  # the tree still has the old pages, which these may have begun to read
+    assert [r.extra_key for r in scheduler.waiting_queue] == [old, f"lora|{old}", None]
+    remedy.flushing(lambda _scheduler: False, scheduler)
+    assert plain.extra_key == old
+    remedy.flushing(lambda _scheduler: True, scheduler)
+    unnamed = remedy.namespace
+    assert unnamed != old
+    assert [r.extra_key for r in scheduler.waiting_queue] == [unnamed, f"lora|{unnamed}", None]
+    update(success=True)
+    assert remedy.namespace not in (old, unnamed)
+    assert [r.extra_key for r in scheduler.waiting_queue] == [remedy.namespace, f"lora|{remedy.namespace}", None]
 
 
 class Store:

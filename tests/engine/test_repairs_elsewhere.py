@@ -1,0 +1,142 @@
+"""Remedies where they need an engine of their own: clocks, two ranks, ranks that differ, an engine repaired already."""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from harness import PROMPT, REMEDY, WAIT_SECONDS, Engine, Models, prompt, wait_until
+
+from engine_hooks.sglang.testbed import launch
+from engine_hooks.sglang.testbed.server import Server, ServerOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from engine_hooks.sglang.testbed.warm import Warm
+
+    Start = Callable[..., Engine]
+
+pytestmark = pytest.mark.engine
+
+CLOCKS = "pause-stops-clocks"
+DEFERRED = "deferred-flush-ignores-waiting"
+WATCHDOG_SECONDS = 8
+WAITING_SECONDS = 4
+"""Shorter than the pause below; the others of a request's life are milliseconds."""
+
+
+@pytest.fixture
+def start(models: Models, warm: Warm, tmp_path: Path) -> Start:
+    """Starts an engine that lives as long as the test; several of one test run beside each other."""
+    with ExitStack() as engines:
+
+        def one(name: str, remedies: str, environment: Mapping[str, str] | None = None, **arguments: object) -> Engine:
+            folder = tmp_path / name
+            folder.mkdir()
+            ranks = arguments.get("tp_size", 1)
+            options = ServerOptions(
+                models.old,
+                folder,
+                ranks=ranks if isinstance(ranks, int) else 1,
+                arguments={"enable_metrics": True, **arguments},
+                environment={"QUIESCE": "observe", "QUIESCE_REMEDIES": remedies, **(environment or {})},
+                start_seconds=480,
+                warm=warm,
+            )
+            return Engine(engines.enter_context(Server(options)), models.old)
+
+        yield one
+
+
+def modules(name: str, **variables: str) -> dict[str, str]:
+    """The environment of an engine that loads a `sitecustomize` of these tests."""
+    path = [str(Path(__file__).parent / name), *launch.standin_paths()]
+    return {"PYTHONPATH": os.pathsep.join(path), **variables}
+
+
+def active(engine: Engine) -> set[str]:
+    return {name for name, on in engine.metrics().by("quiesce_remedy_active", "remedy").items() if on}
+
+
+def test_a_long_pause_ends_no_request_and_no_engine(start: Start) -> None:
+    """A pause longer than every time-out: of requests that wait (B17), and of the watchdog (B06)."""
+    timeout = {"SGLANG_REQ_WAITING_TIMEOUT": str(WAITING_SECONDS)}
+    kinds = {"bare": "", "repaired": CLOCKS}
+    retracting = {kind: start(f"{kind}-requests", remedies, timeout) for kind, remedies in kinds.items()}
+    frozen = {kind: start(kind, remedies, watchdog_timeout=WATCHDOG_SECONDS) for kind, remedies in kinds.items()}
+    waiting, running = {}, {}
+    for kind in kinds:
+        waiting[kind] = retracting[kind].generate(prompt(40), 400)
+        waiting[kind].wait_tokens(4)
+        retracting[kind].pause("retract")
+        running[kind] = frozen[kind].generate(prompt(40), 400)
+        running[kind].wait_tokens(4)
+        frozen[kind].pause("in_place")
+    wait_until(lambda: not waiting["bare"].running, "a request timed out by the pause")
+    wait_until(lambda: not frozen["bare"].server.alive, "a watchdog that takes the pause for a hang")
+    # The others were paused before that, by the same clocks.
+    time.sleep(WAITING_SECONDS)
+    for engine, stream in ((retracting["repaired"], waiting["repaired"]), (frozen["repaired"], running["repaired"])):
+        assert active(engine) == {CLOCKS}
+        assert stream.running
+        engine.continue_()
+        assert len(stream.result()) == 400
+    assert waiting["bare"].error or len(waiting["bare"].output_ids) < 400
+    assert running["bare"].error or len(running["bare"].output_ids) < 400
+
+
+def test_two_ranks_wait_together(start: Start, models: Models) -> None:
+    """Copies of one rank are in flight, of the other none: both hold the update, and take it in one pass."""
+    engine = start("both", f"flush-waits,{REMEDY}", tp_size=2)
+    assert active(engine) == {"flush-waits", REMEDY}
+    first, second = (engine.server.control.rank(tp=tp) for tp in (0, 1))
+    second.d2h.hold()
+    stream = engine.generate(PROMPT, 100)
+    second.d2h.wait_in_flight()
+    stream.wait_tokens(1)
+    engine.pause("retract")
+    with ThreadPoolExecutor(1) as client:
+        update = client.submit(engine.update_from_disk, models.new)
+        engine.wait_metric(2, "quiesce_paused", process="scheduler")
+        first.d2h.wait_idle()
+        assert not update.done()
+        second.d2h.release()
+        assert update.result(WAIT_SECONDS).success
+    engine.continue_()
+    stream.result()
+    assert not engine.metrics().by("quiesce_violations_total", "property").get("update-flushes")
+
+
+def test_ranks_that_differ_have_no_remedy(start: Start) -> None:
+    """Rank 1 is asked for one remedy less: all are off on both, and both serve."""
+    other = modules("differing", QUIESCE_TEST_RANK_1=REMEDY)
+    engine = start("differing", f"{REMEDY},{DEFERRED}", other, tp_size=2)
+    assert active(engine) == set()
+    assert engine.log().count("the ranks differ in version, spec or remedies; remedies are off") == 2
+    stream = engine.generate(prompt(64), 200)
+    stream.wait_tokens(4)
+    engine.pause("retract")
+    assert not engine.flush(timeout=1).success  # as without it
+    engine.continue_()
+    stream.result()
+
+
+def test_a_remedy_stays_out_of_an_engine_that_is_repaired(start: Start) -> None:
+    """The engine's own deferred flush ignores waiting requests here: the remedy says that it is not needed."""
+    engine = start("repaired", f"{DEFERRED},{REMEDY}", modules("repaired", QUIESCE_TEST_REPAIRED="1"))
+    assert active(engine) == {REMEDY}
+    (line,) = (line for line in engine.log().splitlines() if f"remedy {DEFERRED} cannot bind" in line)
+    assert "either repaired already or another" in line
+    stream = engine.generate(prompt(64), 200)
+    stream.wait_tokens(4)
+    engine.rank.wait_idle()
+    engine.pause("retract")
+    assert engine.flush(timeout=3).success
+    engine.continue_()
+    stream.result()
