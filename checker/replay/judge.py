@@ -121,7 +121,7 @@ class Judge:
         key = (do, how, carried.has_host)
         cubes = self._cubes.get(key)
         if cubes is None:
-            cubes = self._cubes.setdefault(key, _Cubes())
+            cubes = self._cubes.setdefault(key, _Cubes(self.relations.absent))
         place = cubes.find(x, y, carried.prefetch_budget)
         if place is None:
             found = self._learn(do, how, x, y, carried, where, has_host=self._ends(do, how, carried))
@@ -172,10 +172,13 @@ class Judge:
 
     def _next_budget(self, do: str, x: TraceState, y: TraceState, carried: Carried) -> int:
         """Attempts left: a new lookup brings some, a retry takes one. The formula says the same, and is checked."""
-        started = y.lookups - x.lookups
-        if not self._budget or not started:
+        if not self._budget:
             return carried.prefetch_budget
-        return carried.prefetch_budget + (-started if do == "pass" else max(0, self._attempts - 1) * started)
+        return carried.prefetch_budget + self._rate(do) * (y.lookups - x.lookups)
+
+    def _rate(self, do: str) -> int:
+        """By how much a lookup changes the attempts that are left."""
+        return -1 if do == "pass" else max(0, self._attempts - 1)
 
     def _learn(  # noqa: PLR0913, PLR0917 - as above
         self, do: str, how: str, x: TraceState, y: TraceState, carried: Carried, where: Numbered, *, has_host: bool
@@ -190,6 +193,7 @@ class Judge:
             if found is None:
                 continue
             cube, moves = found
+            cube = _in_shown(cube, self._rate(do))
             actions = (*([way.action] if way.action else []), *moves)
             known = Known(cube, actions, where.number, way.differences)
             self.statistics.cubes.append(known)
@@ -291,7 +295,9 @@ def _number(value: Term) -> int:
 class _Cubes:
     """The cubes of one kind of line, as one function that finds the first that holds."""
 
-    def __init__(self) -> None:
+    def __init__(self, absent: Sequence[str]) -> None:
+        """`absent`: fields of a line that must be 0."""
+        self._absent = absent
         self.known: list[Known] = []
         self.differing = False
         self.find: Find = lambda _x, _y, _attempts: None
@@ -314,16 +320,29 @@ class _Cubes:
 
     def _arrange(self, known: list[Known]) -> None:
         self.known = known
-        self.find = compiled([one.cube for one in known])
+        self.find = compiled([one.cube for one in known], self._absent)
         self._hits.clear()
 
 
-def compiled(cubes: Sequence[Cube]) -> Find:
+def _in_shown(cube: Cube, rate: int) -> Cube:
+    """The cube without what is carried on: the attempts left in the end are a function of the rest."""
+    left = Linear({"x:prefetch_budget": 1, "y:lookups": rate, "x:lookups": -rate, "y:prefetch_budget": -1})
+    conditions = []
+    for one in cube.conditions:
+        factor = one.parts.get("y:prefetch_budget", 0)
+        plain = one.plus(left, factor, zero=one.zero) if factor else one
+        if plain.parts:
+            conditions.append(plain)
+    return Cube(cube.flags, tuple(conditions))
+
+
+def compiled(cubes: Sequence[Cube], absent: Sequence[str]) -> Find:
     """Cubes as a function of the state before, the state after and the attempts left: the place of the first, or None.
 
     One function for all, which reads each variable once: to call one for each costs more than what it does.
     """
-    tests = [f"    if {_tests(cube)}: return {place}" for place, cube in enumerate(cubes)]
+    tests = [f"    if {' or '.join(f'b_{name}' for name in absent)}: return None"] if absent else []
+    tests += [f"    if {_tests(cube)}: return {place}" for place, cube in enumerate(cubes)]
     text = "\n".join(tests)
     read = [f"    {side}_{name} = {side}.{name}" for side in "ab" for name in STATE_FIELDS if f"{side}_{name}" in text]
     scope: dict[str, Any] = {}
@@ -335,14 +354,13 @@ def compiled(cubes: Sequence[Cube]) -> Find:
 def _tests(cube: Cube) -> str:
     tests = [f"{'' if value else 'not '}{_reader(name)}" for name, value in cube.flags.items() if not _implied(name)]
     # Equations first: they fail most often.
-    for one in sorted(cube.conditions, key=lambda c: (not c.zero, len(c.parts))):
-        tests += [] if any(_implied(name) for name in one.parts) else [_condition(one)]
+    tests += [_condition(one) for one in sorted(cube.conditions, key=lambda c: (not c.zero, len(c.parts)))]
     return " and ".join(tests) or "True"
 
 
 def _implied(name: str) -> bool:
-    """What is carried on is a function of the rest, so that a condition on it says nothing new."""
-    return name in ("x:has_host", "y:has_host", "y:prefetch_budget")
+    """A kind of line has cubes of its own for what is in the host tier before it, which says what is after it."""
+    return name in ("x:has_host", "y:has_host")
 
 
 def _condition(one: Linear) -> str:
@@ -359,4 +377,6 @@ def _term(name: str, factor: int) -> str:
 
 def _reader(name: str) -> str:
     side, variable = name.split(":")
+    if name == "y:prefetch_budget":  # pragma: no cover - replaced by what it is a function of
+        raise KeyError(name)
     return "p" if variable == "prefetch_budget" else f"{'a' if side == 'x' else 'b'}_{variable}"
