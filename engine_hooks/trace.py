@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -33,6 +33,9 @@ Do = Literal[
 """What a line says was done: see the table in docs/guide/replay.md."""
 
 
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+
+
 class TraceState(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The spec's state variables, as far as an engine has them, after a step. Counts are entries, not tokens."""
 
@@ -43,25 +46,25 @@ class TraceState(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     result_pending: bool = False
     recorded_idle: bool = False
     """What the last paused pass recorded."""
-    running: int = 0
+    running: Count = 0
     """Requests that were admitted and have not finished. (An observation counts what the engine's gate looks at.)"""
-    waiting: int = 0
-    write_through_queued: int = 0
-    write_through_submitted: int = 0
-    write_through_ready: int = 0
-    load_back_queued: int = 0
-    load_back_submitted: int = 0
-    load_back_ready: int = 0
-    backup_queued: int = 0
-    backup_ready: int = 0
-    prefetch_query: int = 0
-    prefetch_hit: int = 0
-    prefetch_loading: int = 0
-    prefetch_done: int = 0
-    prefetch_retry: int = 0
-    lookups: int = 0
+    waiting: Count = 0
+    write_through_queued: Count = 0
+    write_through_submitted: Count = 0
+    write_through_ready: Count = 0
+    load_back_queued: Count = 0
+    load_back_submitted: Count = 0
+    load_back_ready: Count = 0
+    backup_queued: Count = 0
+    backup_ready: Count = 0
+    prefetch_query: Count = 0
+    prefetch_hit: Count = 0
+    prefetch_loading: Count = 0
+    prefetch_done: Count = 0
+    prefetch_retry: Count = 0
+    lookups: Count = 0
     """Storage lookups started so far; never decreases."""
-    forwards: int = 0
+    forwards: Count = 0
     """Batches launched so far; never decreases."""
 
 
