@@ -17,8 +17,10 @@ import click
 from checker.alerts.command import rules
 from checker.completion import completion, files, names
 from checker.completion import folders as folder_names
+from checker.diff.command import diff
 from checker.doctor.command import doctor
 from checker.export.command import export
+from checker.extract.command import extract
 from checker.guide import add_examples, after_explain, after_verify
 from checker.interrupts import end_at_interrupts, raise_interrupts
 from checker.mutate.command import mutate
@@ -112,6 +114,8 @@ def main() -> None:
 
 main.add_command(rules)
 main.add_command(doctor)
+main.add_command(extract)
+main.add_command(diff)
 main.add_command(export)
 main.add_command(mutate)
 main.add_command(replay)

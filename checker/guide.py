@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from checker.extract.read import Extraction
     from checker.results import Report, Result
     from spec.profile import Profile
 
@@ -28,6 +29,14 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "checker report RESULT.json -o report.html",
         "checker export --itf --property no-stale-kv -o trace.itf.json",
         "checker report trace.itf.json -o trace.html",
+    ),
+    "extract": (
+        "checker extract sglang -o installed.toml",
+        "checker verify --profile installed.toml --loop normal --property paused-flush-succeeds",
+    ),
+    "diff": (
+        "checker diff sglang-0.5.23 installed",
+        "checker diff sglang-0.5.23 sglang-0.5.23-limits --mode retract --property requests-conserved",
     ),
     "export": (
         "checker export --tla --property no-stale-kv -o Stale.tla",
@@ -84,6 +93,23 @@ def after_explain(report: Report, profile: Profile) -> Iterator[str]:
     if refuted:
         command = _explain(report, refuted[0]).replace("checker explain", "checker export --itf --property")
         yield f"the same as a trace for other tools: {command}"
+
+
+def after_extract(found: Extraction, output: str | None) -> Iterator[str]:
+    """What the profile is for."""
+    if output is None:
+        yield "keep it: add -o FILE.toml"
+        return
+    yield f"decide its properties: checker verify --profile {output}"
+    yield f"see what differs from the bundled profile, and which verdicts change: checker diff sglang-0.5.23 {output}"
+    if found.unknowns:
+        yield "what is unknown makes every property that rests on it unknown; read the places, and say it in the file"
+
+
+def after_diff(*, facts_only: bool, alike: bool) -> Iterator[str]:
+    """What may be asked further."""
+    if facts_only and not alike:
+        yield "see which verdicts change: leave out --facts-only"
 
 
 def after_export(kind: str, output: str | None) -> Iterator[str]:

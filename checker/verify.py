@@ -152,6 +152,9 @@ def results_of(request: Request, bench: Workbench) -> list[Result]:
     configuration, results, spoken = bench.configuration, [], Spoken()
     for prop in chosen(request.properties):
         start = time.perf_counter()
+        if unsure := bench.unsure(prop):
+            results.append(_unsure(prop.id, configuration, unsure))
+            continue
         reason = bench.not_applicable(prop)
         if reason is not None:
             results.append(_plain(prop.id, configuration, Verdict.NOT_APPLICABLE, reason))
@@ -173,6 +176,11 @@ def _plain(property_id: str, configuration: Configuration, verdict: Verdict, rea
     return Result(
         property_id, configuration.loop, configuration.as_dict(), verdict.value, "none", "none", reason, None, 0.0
     )
+
+
+def _unsure(property_id: str, configuration: Configuration, reason: str) -> Result:
+    plain = _plain(property_id, configuration, Verdict.UNKNOWN, reason)
+    return msgspec.structs.replace(plain, method="unknown-fact")
 
 
 def _result(bench: Workbench, property_id: str, decided: Sequence[Decided], seconds: float, request: Request) -> Result:

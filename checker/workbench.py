@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from functools import cached_property
 
 import z3
 
@@ -27,6 +28,7 @@ from spec.properties import Part, Property
 from spec.protocol import Protocol
 from spec.terms import BoolTerm, Term, neg
 from spec.tla import Always, Claim, EachStep, FinitelyOften, LeadsTo, stuttering
+from spec.unknowns import Unknowns, reasons
 
 
 class Workbench:
@@ -62,8 +64,21 @@ class Workbench:
         """Why the property has no meaning here, or None."""
         return prop.applies(self.subject(follow_request=False).protocol)
 
+    def unsure(self, prop: Property) -> str | None:
+        """Why nothing can be decided of the property, where it rests on an entry that is unknown. Else None."""
+        if not self.profile.unknown:
+            return None
+        keys = self._unknowns.under(prop)
+        return reasons(self.profile, keys) if keys else None
+
+    @cached_property
+    def _unknowns(self) -> Unknowns:
+        return Unknowns(self.profile, self.configuration)
+
     def decide(self, prop: Property) -> list[Decided]:
-        """Every claim of the property, up to the first that is refuted."""
+        """Every claim of the property, up to the first that is refuted. Raises SpecError where it rests on a guess."""
+        if unsure := self.unsure(prop):
+            raise SpecError(f"{prop.id} rests on a fact that is unknown: {unsure}")
         subject = self.subject(follow_request=prop.needs_request)
         decided = []
         for number, part in enumerate(prop.claims(subject.protocol, subject.spec)):

@@ -15,10 +15,13 @@ import click
 
 from checker import explain, manifest, results, schemas
 from checker.cli import main
+from checker.diff import facts as diff_facts
+from checker.diff import results as diff_results
 from checker.docs.blocks import Maker, table
 from checker.docs.errors import DocsError
 from checker.doctor import results as doctor
 from checker.doctor.results import State
+from checker.extract import results as extract_results
 from checker.proof.system import Limits
 from checker.verdict import EXIT_CODES, Verdict
 from engine_hooks import record
@@ -42,6 +45,8 @@ _MODULES: Mapping[str, Sequence[ModuleType]] = {
     "certificate-1.json": (manifest,),
     "doctor-1.json": (doctor,),
     "record-1.json": (record,),
+    "extract-1.json": (extract_results,),
+    "diff-1.json": (diff_results, diff_facts),
 }
 """Schema to the modules of its types; of two classes of one name the last counts."""
 

@@ -27,6 +27,7 @@ _METHODS: Mapping[str, tuple[str, str]] = {
     "bounded-search": ("a bounded search, which decides nothing", "random-runs.md"),
     "vacuous": ("a proof that says nothing", "index.md"),
     "undecided": ("a solver that gave up", "workers.md"),
+    "unknown-fact": ("a fact that the source does not decide", "extraction.md"),
 }
 """Method to its words, and the page of the guide that tells of it."""
 _NO_METHOD = "none"

@@ -15,6 +15,7 @@ from spec.properties import Part, Property, chosen
 from spec.protocol import Protocol
 from spec.terms import Term, neg
 from spec.tla import Always, Claim, EachStep, LeadsTo, Spec, stuttering
+from spec.unknowns import reasons
 
 
 class ExportError(QuiesceError):
@@ -72,6 +73,9 @@ class Selection:
 
     def model(self) -> Model:
         """The whole spec, or the slice that the properties need where some are named. Raises QuiesceError."""
+        if self.profile.unknown:
+            told = reasons(self.profile, self.profile.unknown)
+            raise ExportError(f"{self.title} cannot be exported: it would state a guess as a fact\n  {told}")
         protocol = Protocol(self.profile, self.configuration, follow_request=self.follow_request)
         spec = protocol.spec()
         silent = [(p, reason) for p in self.properties_chosen if (reason := p.applies(protocol)) is not None]

@@ -8,8 +8,10 @@ from typing import Any
 
 import msgspec
 
+from checker.diff.results import DiffReport
 from checker.doctor import results as doctor
 from checker.explain import Explanation
+from checker.extract.results import ExtractReport
 from checker.manifest import Manifest
 from checker.replay import results as replay
 from checker.results import Report
@@ -26,6 +28,8 @@ def generated() -> Mapping[str, str]:
         "explain-1": Explanation,
         "certificate-1": Manifest,
         "doctor-1": doctor.Report,
+        "extract-1": ExtractReport,
+        "diff-1": DiffReport,
         "record-1": Line,
         "replay-1": replay.Report,
         "trace-1": TraceLine,

@@ -34,6 +34,11 @@ CODES = {
     "export --tla": 0,
     "export --promela": 0,
     "mutate --profile": (0, 1),
+    # Where no engine is installed there is nothing to read.
+    "extract sglang": (0, 2),
+    "verify --profile installed.toml": (1, 2),
+    "diff sglang-0.5.23 installed": (0, 2),
+    "diff sglang-0.5.23 sglang-0.5.23-limits": 1,
     "replay": 2,
     "doctor --url": 2,
     "rules --into alerts": 0,

@@ -1,0 +1,1 @@
+"""How two profiles differ, and which verdicts change."""
