@@ -41,6 +41,7 @@ from checker.options import (
 from checker.replay.command import replay
 from checker.report.command import report as report_command
 from checker.reporter import TerminalReporter
+from checker.reproduce.command import reproduce
 from checker.verdict import EXIT_INTERNAL, EXIT_UNKNOWN, EXIT_USAGE, Verdict, exit_code
 from spec.errors import QuiesceError
 
@@ -120,6 +121,7 @@ main.add_command(export)
 main.add_command(mutate)
 main.add_command(replay)
 main.add_command(report_command)
+main.add_command(reproduce)
 main.add_command(completion)
 
 

@@ -19,6 +19,10 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "    --remedy reap-while-paused --sarif quiesce.sarif --junit quiesce.xml",
     ),
     "explain": ("checker explain paused-flush-succeeds --profile sglang-0.5.23 --loop normal",),
+    "reproduce": (
+        "checker reproduce paused-flush-succeeds --profile sglang-0.5.23 \\",
+        "    --loop normal --dry-run",
+    ),
     "certify": (
         "checker verify --profile sglang-0.5.23 --loop normal \\",
         "    --property no-forward-while-paused --certificates proofs",

@@ -14,7 +14,7 @@ from spec.profile import DEFAULT_PROFILE, Profile, bundled_path, bundled_profile
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_INSTALL_ENGINE = "make test (it sets up the pinned engine), or: pip install sglang==0.5.23"
+INSTALL_ENGINE = "make test (it sets up the pinned engine), or: pip install sglang==0.5.23"
 
 profile_option = click.option(
     "--profile",
@@ -97,7 +97,7 @@ def chosen_profile(profile: str | None, engine: str | None, remedies: Sequence[s
             raise UnknownNameError("engine", engine, ["installed"])
         name = installed_profile()
         if name is None:
-            raise NoEngineError(f"no SGLang is installed in this environment; install it with: {_INSTALL_ENGINE}")
+            raise NoEngineError(f"no SGLang is installed in this environment; install it with: {INSTALL_ENGINE}")
     else:
         name = profile if profile is not None else (installed_profile() or DEFAULT_PROFILE)
     return load_profile(name).with_remedies(remedies)

@@ -23,6 +23,7 @@ from checker.doctor import results as doctor
 from checker.doctor.results import State
 from checker.extract import results as extract_results
 from checker.proof.system import Limits
+from checker.reproduce import results as reproductions
 from checker.verdict import EXIT_CODES, Verdict
 from engine_hooks import record
 
@@ -47,6 +48,7 @@ _MODULES: Mapping[str, Sequence[ModuleType]] = {
     "record-1.json": (record,),
     "extract-1.json": (extract_results,),
     "diff-1.json": (diff_results, diff_facts),
+    "reproduce-1.json": (results, reproductions),
 }
 """Schema to the modules of its types; of two classes of one name the last counts."""
 

@@ -14,6 +14,7 @@ from checker.explain import Explanation
 from checker.extract.results import ExtractReport
 from checker.manifest import Manifest
 from checker.replay import results as replay
+from checker.reproduce.results import Reproductions
 from checker.results import Report
 from engine_hooks.record import Line
 from engine_hooks.trace import TraceLine
@@ -31,6 +32,7 @@ def generated() -> Mapping[str, str]:
         "extract-1": ExtractReport,
         "diff-1": DiffReport,
         "record-1": Line,
+        "reproduce-1": Reproductions,
         "replay-1": replay.Report,
         "trace-1": TraceLine,
     }

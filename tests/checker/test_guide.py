@@ -40,6 +40,7 @@ CODES = {
     "diff sglang-0.5.23 installed": (0, 2),
     "diff sglang-0.5.23 sglang-0.5.23-limits": 1,
     "replay": 2,
+    "reproduce paused-flush-succeeds": 0,
     "doctor --url": 2,
     "rules --into alerts": 0,
     "completion": 0,

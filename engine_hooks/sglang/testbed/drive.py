@@ -7,11 +7,12 @@ else, and a transfer lands only when it is told to; so what the engine does foll
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import requests
 
@@ -29,7 +30,9 @@ the scheduler's thread, and hold the pass."""
 WAIT_SECONDS = 60.0
 _POLL_SECONDS = 0.01
 _SETTLE_SECONDS = 0.05
-_PAGE_TOKENS = 16
+_PARK_SECONDS = 0.5
+OLD_VERSION, NEW_VERSION = "old", "new"
+"""Weight versions as the trainer calls them."""
 
 
 class DepartedError(AssertionError):
@@ -43,6 +46,8 @@ class Answer:
     prompt: list[int]
     tokens: int
     rid: str
+    passes: int
+    """How many passes had been stepped when it was sent."""
     output_ids: list[int] = field(default_factory=list)
     meta: dict[str, Any] = field(default_factory=dict)
     error: str = ""
@@ -59,12 +64,37 @@ class Answer:
         finally:
             self.done.set()
 
+    def wait(self) -> Self:
+        """Until it has ended. Raises DepartedError."""
+        if not self.done.wait(WAIT_SECONDS):
+            raise DepartedError(
+                f"request {self.rid} has no end after {WAIT_SECONDS:g} s: {len(self.output_ids)} tokens"
+            )
+        return self
+
     def _take(self, line: str) -> None:
         if line.startswith("data: {"):
             event = json.loads(line.removeprefix("data: "))
             self.error = str(event.get("error", ""))
             self.output_ids = event.get("output_ids", self.output_ids)
             self.meta = event.get("meta_info", self.meta)
+
+
+def token_ids(count: int) -> list[int]:
+    """The first ids of a prompt in the tiny model's vocabulary."""
+    return [(7 * (i + 1) + 21) % 500 + 3 for i in range(count)]
+
+
+@dataclass(frozen=True)
+class Update:
+    """A weight update as it was answered."""
+
+    success: bool
+    message: str
+    began: float
+    """When it was sent (s since the epoch)."""
+    passes: int
+    """How many passes had been stepped by then."""
 
 
 class Drive:
@@ -77,11 +107,14 @@ class Drive:
 
     def __init__(self, server: Server, new_model: Path) -> None:
         self.server = server
+        self.old_model, self.new_model = server.options.model, new_model
         self.rank = server.control.rank()
         self.answers: list[Answer] = []
         self.seen: list[str] = []
         """What the engine answered, in order, for people."""
-        self._new_model = new_model
+        self._serves = self.old_model
+        self._sent = self._stepped = 0
+        self.last_update: Update | None = None
 
     # ---- the event loop
 
@@ -100,6 +133,7 @@ class Drive:
     def run_pass(self, count: int = 1) -> None:
         """`count` passes of the loop; then it is held again."""
         target = self.rank.passes.done + count
+        self._stepped += count
         self.rank.passes.step(count)
         self._until(lambda: self.rank.passes.done >= target, "the pass ends")
 
@@ -137,72 +171,141 @@ class Drive:
         except TimeoutError as error:
             raise DepartedError(f"a transfer was to be in flight, and none is: {switch}") from error
 
+    def land_all(self) -> None:
+        """What is in flight of every kind of transfer is done."""
+        for kind in HELD:
+            self.land(kind)
+
     # ---- clients
 
-    def request(self, prompt: int, tokens: int, *, arrives: bool = True) -> Answer:
-        """A greedy request; all have the same first token ids.
+    def request(self, prompt: int, tokens: int) -> Answer:
+        """A greedy request of `prompt` tokens for `tokens` more; all have the same first token ids.
 
-        Args:
-            prompt: its length in tokens.
-            tokens: how many it generates.
-            arrives: whether the scheduler gets it now; otherwise it stays in the tokenizer, which is paused.
+        The scheduler has handled it when this returns.
         """
-        ids = [(7 * (i + 1) + 21) % 500 + 3 for i in range(prompt)]
-        answer = Answer(ids, tokens, f"driven-{len(self.answers)}")
+        target = self.rank.requests.done + 1
+        answer = self.send(token_ids(prompt), tokens)
+        self._until(lambda: self.rank.requests.done >= target, "the request reaches the scheduler")
+        return answer
+
+    def late_request(self, prompt: int, tokens: int) -> Answer:
+        """A request that has passed the tokenizer, and stays on its way to the scheduler."""
+        self.rank.requests.hold()
+        target = self.rank.requests.submitted + 1
+        answer = self.send(token_ids(prompt), tokens)
+        self._until(lambda: self.rank.requests.submitted >= target, "the request leaves the tokenizer")
+        return answer
+
+    def late_arrives(self) -> None:
+        """The first request that is still on its way reaches the scheduler."""
+        target = self.rank.requests.done + 1
+        self.rank.requests.step()
+        self._until(lambda: self.rank.requests.done >= target, "the late request reaches the scheduler")
+        if not self.rank.requests.in_flight:
+            self.rank.requests.release()
+
+    def park(self, prompt: int, tokens: int) -> Answer:
+        """A request that the paused tokenizer keeps: the scheduler does not get it."""
+        came = self.rank.requests.submitted
+        answer = self.send(token_ids(prompt), tokens)
+        time.sleep(_PARK_SECONDS)
+        if self.rank.requests.submitted > came:
+            raise DepartedError("the request was to wait at the tokenizer, and reached the scheduler")
+        return answer
+
+    def abort(self) -> None:
+        """`abort_request` of the last request."""
+        self._post("/abort_request", rid=self.answers[-1].rid).raise_for_status()
+
+    def send(self, ids: list[int], tokens: int) -> Answer:
+        """A greedy request for `tokens` tokens after these; the answer fills as they come."""
+        self._sent += 1
+        answer = Answer(ids, tokens, f"driven-{self._sent}", self._stepped)
         sampling = {"max_new_tokens": tokens, "temperature": 0, "ignore_eos": True}
         body = {"input_ids": ids, "sampling_params": sampling, "stream": True, "rid": answer.rid}
-        target = self.rank.requests.done + 1
         arguments = (self.server.url + "/generate", body)
         threading.Thread(target=answer.read, args=arguments, daemon=True).start()
-        if arrives:
-            self._until(lambda: self.rank.requests.done >= target, "the request reaches the scheduler")
         self.answers.append(answer)
         return answer
 
     # ---- the trainer
 
     def pause(self, mode: str) -> None:
-        """`pause_generation`. The scheduler has handled it when this returns."""
-        self._handled(lambda: self._post("/pause_generation", mode=mode))
+        """`pause_generation`. The scheduler has handled it when this returns; mode abort is answered only later."""
+        target = self.rank.messages.done + 1
+        arguments = ("/pause_generation", {"mode": mode})
+        threading.Thread(target=self._send, args=arguments, daemon=True).start()
+        self._until(lambda: self.rank.messages.done >= target, "the scheduler handles the pause")
 
     def continue_(self) -> None:
         """`continue_generation`. The scheduler has handled it when this returns."""
-        self._handled(lambda: self._post("/continue_generation"))
+        target = self.rank.messages.done + 1
+        self._send("/continue_generation", {})
+        self._until(lambda: self.rank.messages.done >= target, "the scheduler handles the message")
 
-    def flush(self, *, granted: bool | None = None) -> bool:
-        """`flush_cache`, one immediate attempt. `granted`: what is expected, if anything is."""
-        response = self._post("/flush_cache?timeout=0")
-        return self._answered("flush_cache", response.ok, response.text, granted)
+    def flush(self, *, granted: bool | None = None, timeout: float = 0) -> bool:
+        """`flush_cache`: one immediate attempt, or one that waits `timeout` s. `granted`: what is expected."""
+        response = self._post(f"/flush_cache?timeout={timeout:g}")
+        call = f"flush_cache(timeout={timeout:g})" if timeout else "flush_cache"
+        # The granted answer goes on about what may be seen in a log.
+        return self._answered(call, response.ok, " ".join(response.text.split()).split(". ")[0], granted)
 
     def update(self, *, success: bool | None = None, flush_cache: bool = True) -> bool:
-        """`update_weights_from_disk`. `success`: what is expected, if anything is."""
-        body = {"model_path": str(self._new_model), "flush_cache": flush_cache}
+        """`update_weights_from_disk` to the new model. `success`: what is expected, if anything is."""
+        return self.load(self.new_model, NEW_VERSION, success=success, flush_cache=flush_cache)
+
+    def load(self, model: Path, version: str, *, success: bool | None = None, flush_cache: bool = True) -> bool:
+        """`update_weights_from_disk` to any model."""
+        self._serves = model
+        began = time.time()
+        body = {"model_path": str(model), "flush_cache": flush_cache, "weight_version": version}
         answer = self._post("/update_weights_from_disk", **body).json()
+        self.last_update = Update(answer["success"], answer["message"], began, self._stepped)
         return self._answered("update_weights_from_disk", answer["success"], answer["message"], success)
 
-    # ---- what is claimed, and seen or not
+    def clear_storage(self) -> None:
+        """`clear_hicache_storage`."""
+        self._post("/hicache/storage-backend/clear").raise_for_status()
 
-    def flush_stays_refused(self, attempts: int = 20, passes: int = 50) -> None:
-        """Let go of everything, and ask for a flush `attempts` times, `passes` passes apart: none is granted."""
-        self.let_go()
-        for attempt in range(attempts):
-            self.wait_passes(passes)
-            if self.flush():
-                raise DepartedError(f"flush {attempt + 1} of {attempts} after everything had landed was granted")
-        self.seen[-attempts:] = [
-            f"everything had landed, and {attempts} flushes over {attempts * passes} paused passes: all refused"
-        ]
+    def weight_version(self) -> str:
+        """What the tokenizer says is served."""
+        return str(requests.get(self.server.url + "/model_info", timeout=WAIT_SECONDS).json()["weight_version"])
+
+    # ---- from one schedule to the next
+
+    def reset(self) -> None:
+        """Everything as after the start: nothing held or in flight, the first weights, no KV in any tier."""
+        self.end_all()
+        if self._serves != self.old_model:
+            self.load(self.old_model, OLD_VERSION, success=True)
+        self.seen.clear()
+        self.last_update = None
+
+    def end_all(self) -> None:
+        """Abort what runs, resume, and empty every tier; the weights stay."""
+        self.rank.restore()
+        self._post("/abort_request", rid="", abort_all=True)
+        self._send("/continue_generation", {})
+        self._until(lambda: all(answer.done.is_set() for answer in self.answers), "all requests have ended")
+        self.answers.clear()
+        if self.server.options.storage:
+            self.rank.wait_idle(WAIT_SECONDS)
+            self.clear_storage()
+        self.rank.wait_idle(WAIT_SECONDS)
+        self._until(lambda: self._post("/flush_cache?timeout=0").ok, "a flush succeeds")
 
     # ---- how a move is made
 
     def _post(self, path: str, **body: object) -> requests.Response:
-        return requests.post(self.server.url + path, json=body, timeout=WAIT_SECONDS)
+        try:
+            return requests.post(self.server.url + path, json=body, timeout=WAIT_SECONDS)
+        except requests.RequestException as error:
+            raise DepartedError(f"{path.strip('/')} got no answer: {error}") from error
 
-    def _handled(self, send: Callable[[], requests.Response]) -> None:
-        """Send what the scheduler does not answer, and wait until it has handled it."""
-        target = self.rank.messages.done + 1
-        send().raise_for_status()
-        self._until(lambda: self.rank.messages.done >= target, "the scheduler handles the message")
+    def _send(self, path: str, body: Mapping[str, object]) -> None:
+        """What has no answer to look at; who waits for its effect notices where there is none."""
+        with contextlib.suppress(DepartedError):
+            self._post(path, **body)
 
     def _answered(self, call: str, got: bool, text: str, expected: bool | None) -> bool:  # noqa: FBT001 - what was answered
         said = f"{call}: {'success' if got else 'refused'}: {' '.join(text.split())}"
@@ -213,11 +316,11 @@ class Drive:
             )
         return got
 
-    def _until(self, condition: Callable[[], object], what: str) -> None:
-        deadline = time.monotonic() + WAIT_SECONDS
+    def _until(self, condition: Callable[[], object], what: str, seconds: float = WAIT_SECONDS) -> None:
+        deadline = time.monotonic() + seconds
         while not condition():
             if not self.server.alive:
                 raise DepartedError(f"the engine ended before {what}")
             if time.monotonic() > deadline:
-                raise DepartedError(f"not within {WAIT_SECONDS:g} s: {what}")
+                raise DepartedError(f"not within {seconds:g} s: {what}")
             time.sleep(_POLL_SECONDS)

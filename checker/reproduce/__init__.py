@@ -1,0 +1,1 @@
+"""`checker reproduce`: a counterexample, run on the real engine."""

@@ -1,0 +1,78 @@
+"""What is looked for at the end of a schedule: the claim's violation, seen on the engine by means of its own.
+
+The steps before it show that the engine goes where the model goes. Only these moves show that a promise is broken
+there, and each of them can fail: it raises where the engine kept its promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from checker.reproduce.schedule import CannotBeDrivenError, Move, Schedule, Setup, moves_of
+from checker.results import Result
+
+_WATCHDOG_SECONDS = 6
+Claim = tuple[Sequence[Move], Setup]
+
+
+def schedule_of(result: Result, remedies: Sequence[str]) -> Schedule:
+    """The schedule of a counterexample, for an engine with these remedies. Raises CannotBeDrivenError."""
+    if result.property not in _CLAIMS:
+        raise CannotBeDrivenError(f"nothing outside the engine shows yet whether it keeps {result.property}")
+    moves, setup = _CLAIMS[result.property](result, _setup(result, remedies))
+    return Schedule(result, setup, [*moves_of(result), *moves])
+
+
+def _setup(result: Result, remedies: Sequence[str]) -> Setup:
+    if result.loop not in ("normal", "overlap"):
+        raise CannotBeDrivenError(f"the driver steps the loops normal and overlap, of one rank; not {result.loop}")
+    if result.configuration["ranks"] != 1:
+        raise CannotBeDrivenError("the driver steps an engine of one rank")
+    return Setup(result.loop, result.configuration["storage"] == "file", (), tuple(remedies))
+
+
+def _looking_at(method: str) -> Callable[[Result, Setup], Claim]:
+    """A claim whose violation one move sees, on any engine."""
+    return lambda _result, setup: ([Move(method)], setup)
+
+
+def _entry_stays(result: Result, setup: Setup) -> Claim:
+    """In mode retract nothing runs, so that only an entry of a ledger can keep a flush from being granted."""
+    if result.configuration["mode"] != "retract":
+        raise CannotBeDrivenError(
+            "outside the engine only a refused flush shows the entry, and running work refuses too"
+        )
+    return [Move("flush_stays_refused")], setup
+
+
+def _truth(result: Result, setup: Setup) -> Claim:
+    stored = "storage" in result.reason
+    return [Move("storage_keeps_old_pages" if stored else "new_weights_serve_after_failure")], setup
+
+
+def _ends(result: Result, setup: Setup) -> Claim:
+    if "watchdog" in result.reason:
+        arguments = (*setup.arguments, ("watchdog_timeout", _WATCHDOG_SECONDS))
+        return [Move("watchdog_fires")], replace(setup, arguments=arguments, dies=True)
+    raise CannotBeDrivenError("no move of the testbed cuts off a storage call at admission")
+
+
+def _during_load(_result: Result, _setup: Setup) -> Claim:
+    raise CannotBeDrivenError(
+        "on a CPU the forward runs in the scheduler's thread: it has left the device before an update is handled"
+    )
+
+
+_CLAIMS: Mapping[str, Callable[[Result, Setup], Claim]] = {
+    "paused-flush-succeeds": _looking_at("flush_stays_refused"),
+    "update-flushes": _looking_at("update_was_refused_by_its_flush"),
+    "deferred-flush-agrees": _looking_at("deferred_flush_disagrees"),
+    "ledgers-drain": _entry_stays,
+    "abort-answered": _looking_at("abort_has_no_effect"),
+    "no-forward-during-load": _during_load,
+    "no-stale-kv": _looking_at("answers_are_stale"),
+    "update-tells-truth": _truth,
+    "versions-agree": _looking_at("versions_split"),
+    "engine-survives": _ends,
+}

@@ -1,0 +1,187 @@
+"""A counterexample as a schedule: each step of the spec as moves of the testbed's driver.
+
+The spec's atomicity is the engine's (`spec/protocol.py`): a control message is handled in ingest, a pass is what
+follows, and a device or a storage completes one thing at a time. The driver holds the event loop in ingest and every
+transfer, so a step of the trace is a call of the driver, and nothing else happens in between.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from checker.results import Result, TraceStep
+
+THRESHOLD_TOKENS = 256
+"""From how many uncached tokens on the engine asks its storage (`[prefetch] threshold_tokens`)."""
+_LONG, _SHORT, _BELOW_A_PAGE = 320, 48, 8
+"""Prompts in tokens: one that is looked up in storage, one that is not, one that fills no page of 16."""
+_MANY_TOKENS = 64
+"""More than the passes of a schedule generate."""
+
+_LANDS = {
+    "DeviceDone(write_through.submitted)": "d2h",
+    "StorageDone(prefetch.query)": "storage_query",
+    "StorageDone(prefetch.loading)": "storage_read",
+    "StorageDone(backup.queued)": "storage_write",
+}
+_IN_FLIGHT = {
+    "d2h": ("write_through_submitted",),
+    "storage_query": ("prefetch_query", "prefetch_orphan"),
+    "storage_read": ("prefetch_loading",),
+    "storage_write": ("backup_queued",),
+}
+"""Kind of transfer to the counters of the spec that say whether one is in flight."""
+_BY_ITSELF = {"AbortAgain", "ForwardDone", "DeviceDone(load_back.submitted)"}
+"""What happens without a move: nothing of the testbed holds it."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """One call of the driver, and the step of the trace that it stands for (empty: what the claim adds)."""
+
+    method: str
+    arguments: Sequence[object] = ()
+    keywords: Mapping[str, object] = field(default_factory=dict)
+    step: str = ""
+
+    @property
+    def call(self) -> str:
+        """As Python, without the driver's name."""
+        said = [python(a) for a in self.arguments] + [
+            f"{name}={python(value)}" for name, value in self.keywords.items()
+        ]
+        return f"{self.method}({', '.join(said)})"
+
+
+def python(value: object) -> str:
+    """A value as Python, in the quotes that formatters prefer."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{python(key)}: {python(one)}" for key, one in value.items()) + "}"
+    return json.dumps(value) if isinstance(value, str) else repr(value)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The engine that a schedule needs. Those with equal setups share one."""
+
+    loop: str
+    storage: bool
+    arguments: tuple[tuple[str, object], ...] = ()
+    """Of the server, beyond the loop and the storage."""
+    remedies: tuple[str, ...] = ()
+    """With which the engine runs."""
+    dies: bool = False
+    """Whether the schedule is to end the engine, so that it cannot be shared."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What is run: the counterexample that it comes from, the engine, and the moves."""
+
+    result: Result
+    setup: Setup
+    moves: Sequence[Move]
+
+
+class CannotBeDrivenError(Exception):
+    """A step, or a claim, that the testbed has no move for. The text says why."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request of the trace, as it must be for the engine to do with it what the trace says."""
+
+    prompt: int
+    tokens: int
+
+
+def moves_of(result: Result) -> Iterator[Move]:
+    """The moves of a counterexample's trace. Raises CannotBeDrivenError."""
+    steps = result.trace.steps if result.trace else ()
+    requests = _requests(steps, overlap=result.loop == "overlap")
+    in_flight: set[str] = set()
+    yield Move("hold")
+    for step in steps:
+        yield from _moves(step, str(result.configuration["mode"]), requests)
+        wanted = {kind for kind, counters in _IN_FLIGHT.items() if any(step.state.get(c) for c in counters)}
+        if wanted != in_flight or "Pass" in step.action:
+            yield Move("expect_in_flight", tuple(sorted(wanted)))
+        in_flight = wanted
+
+
+def _moves(step: TraceStep, mode: str, requests: Iterator[Request]) -> Iterator[Move]:
+    action = step.action
+    if action == "Pause":
+        yield from _pause(step, mode, requests)
+    elif action in ("Arrive", "Park"):
+        one = next(requests)
+        yield Move("request" if action == "Arrive" else "park", (one.prompt, one.tokens), step=action)
+    elif action in _LANDS:
+        yield Move("land", (_LANDS[action],), step=action)
+    elif action in _PLAIN:
+        method, keywords = _PLAIN[action]
+        yield Move(method, (), keywords, step=action)
+    elif action not in _BY_ITSELF:
+        raise CannotBeDrivenError(f"the testbed has no move for the step {action} ({step.actor}, {step.engine})")
+
+
+_PLAIN: Mapping[str, tuple[str, Mapping[str, object]]] = {
+    "ArriveLate": ("late_arrives", {}),
+    "Continue": ("continue_", {}),
+    "RunningPass": ("run_pass", {}),
+    "PausedPass": ("run_pass", {}),
+    "FlushGranted": ("flush", {"granted": True}),
+    "FlushRefused": ("flush", {"granted": False}),
+    "UpdateFlushed": ("update", {"success": True}),
+    "UpdateRefused": ("update", {"success": False}),
+    "UpdateUnflushed": ("update", {"success": True, "flush_cache": False}),
+    "AbortMine": ("abort", {}),
+    "Clear": ("clear_storage", {}),
+    "OrphanDone": ("land_all", {}),
+}
+
+
+def _pause(step: TraceStep, mode: str, requests: Iterator[Request]) -> Iterator[Move]:
+    for _ in range(step.choices.get("late", 0)):
+        one = next(requests)
+        yield Move("late_request", (one.prompt, one.tokens), step="Pause: a request is still on its way")
+    yield Move("pause", (mode,), step="Pause")
+
+
+def _requests(steps: Sequence[TraceStep], *, overlap: bool) -> Iterator[Request]:
+    """The requests in the order in which they come: each with the next admission that no earlier one took."""
+    admissions = [n for n, s in enumerate(steps) if s.choices.get("admitted")]
+    for number, step in enumerate(steps):
+        for tokens in _coming(step, steps[number + 1 :]):
+            later = [n for n in admissions if n > number]
+            if later:
+                admissions.remove(later[0])
+            yield _request(tokens, _outcome(steps, later[0], overlap=overlap) if later else None)
+
+
+def _coming(step: TraceStep, rest: Sequence[TraceStep]) -> Iterator[int]:
+    """The uncached tokens of each request that a step sends."""
+    if step.action in ("Arrive", "Park"):
+        yield step.choices.get("tokens", 1)
+    if step.action == "Pause":
+        late = [s.choices.get("tokens", 1) for s in rest if s.action == "ArriveLate"]
+        yield from (late + [1] * step.choices.get("late", 0))[: step.choices.get("late", 0)]
+
+
+def _outcome(steps: Sequence[TraceStep], admitted: int, *, overlap: bool) -> TraceStep | None:
+    """The step that processes the result of the batch which the pass `admitted` launched."""
+    if not overlap:
+        return steps[admitted]
+    after = [s for s in steps[admitted + 1 :] if s.action in ("RunningPass", "Pause")]
+    return after[0] if after else None
+
+
+def _request(uncached: int, outcome: TraceStep | None) -> Request:
+    tokens = 1 if outcome is not None and outcome.choices.get("finished") else _MANY_TOKENS
+    if uncached >= THRESHOLD_TOKENS:
+        return Request(_LONG, tokens)
+    # The engine caches each full page of a prefill; where the trace does not, the prompt fills none.
+    cached = outcome is None or outcome.choices.get("inserted")
+    return Request(_SHORT if cached else _BELOW_A_PAGE, tokens)
