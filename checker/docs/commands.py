@@ -23,9 +23,10 @@ from checker.doctor import results as doctor
 from checker.doctor.results import State
 from checker.extract import results as extract_results
 from checker.proof.system import Limits
+from checker.replay import results as replay_results
 from checker.reproduce import results as reproductions
 from checker.verdict import EXIT_CODES, Verdict
-from engine_hooks import record
+from engine_hooks import record, trace
 
 _WIDTH = 80
 _LIMITS: Mapping[str, str] = {
@@ -46,6 +47,8 @@ _MODULES: Mapping[str, Sequence[ModuleType]] = {
     "certificate-1.json": (manifest,),
     "doctor-1.json": (doctor,),
     "record-1.json": (record,),
+    "replay-1.json": (replay_results,),
+    "trace-1.json": (trace,),
     "extract-1.json": (extract_results,),
     "diff-1.json": (diff_results, diff_facts),
     "reproduce-1.json": (results, reproductions),
