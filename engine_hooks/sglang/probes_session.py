@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from engine_hooks.errors import QuiesceError
+from engine_hooks.errors import LostSightError, QuiesceError
 from engine_hooks.observation import Observation
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ Engine = Any
 # A running pass is read in full this often (s), and whenever something of the protocol is under way; what no check
 # needs on each running pass costs nothing on the others.
 _RUNNING_READ_SECONDS = 0.05
+# A probe takes microseconds. One that holds the scheduler for so long, so often, is worse than not watching.
+_SLOW_SECONDS = 1.0
+_SLOW_TIMES = 3
 # What `WeightUpdater.update_weights_from_disk` answers when loading raised. It then says that it rolls back, but reads
 # the weights from the new path again, which its configuration already names.
 _FAILED_WHILE_LOADING = "Failed to update weights"
@@ -67,6 +71,8 @@ class Session:
         """The first answer of the engine's plain gate since it was last set to None."""
         self.update_refused = False
         self.census = sources.census
+        self.timed_out: Callable[[], None] | None = None
+        """Told of a flush with a time-out that was not granted in time."""
         self.trace: Tracing | None = None
         """Where a trace is asked for."""
         self._reader = sources.reader
@@ -85,18 +91,30 @@ class Session:
         self._deferred = Observation()
         self._version = sources.version
         self._tokenizer_version = sources.version() if sources.version is not None else ""
+        self._slow: Counter[str] = Counter()
         self._dead: set[str] = set() if sources.reader is not None else {"state"}
 
     def guarded(self, hook: str, function: Callable[..., Any], *args: object) -> None:
-        """Call a probe; what it raises ends the probe, not the engine (in `enforce` it is raised)."""
+        """Call a probe; what it raises ends the probe, not the engine (in `enforce` it is raised).
+
+        So does what it takes: `_SLOW_SECONDS` or more, `_SLOW_TIMES` times.
+        """
         if hook in self._dead:
             return
+        began = time.monotonic()
         try:
             function(*args)
+            if time.monotonic() - began >= _SLOW_SECONDS:
+                self._was_slow(hook, time.monotonic() - began)
         except QuiesceError:  # raised on purpose, in `enforce` only
             raise
         except Exception as error:  # noqa: BLE001 - a probe must never raise into the engine
             self._lose(hook, error)
+
+    def _was_slow(self, hook: str, seconds: float) -> None:
+        self._slow[hook] += 1
+        if self._slow[hook] == _SLOW_TIMES:
+            self._lose(hook, LostSightError(f"a call took {seconds:.1f} s, number {_SLOW_TIMES} of a second or more"))
 
     def _lose(self, hook: str, error: Exception) -> None:
         self._dead.add(hook)
@@ -200,6 +218,8 @@ class Session:
             self.monitor.gate_answered("deferred_flush", self._deferred, open_=self.idle)
         if self._deferred.deferred_pending and self._flush_wrapper._pending is None and self._flushes == flushes:  # noqa: SLF001 - the engine has no public name for it
             self.monitor.flush_decided("deferred", "timed_out")
+            if self.timed_out is not None:
+                self.guarded("lineage", self.timed_out)
         if self.trace is not None:
             pending = self._flush_wrapper._pending is not None  # noqa: SLF001 - the engine has no public name for it
             self.trace.deferred(self._deferred.deferred_pending, pending, flushed=self._flushes > flushes)
