@@ -1,8 +1,9 @@
 """Records the traces in tests/replay/traces on the CPU testbed.
 
-    python tests/replay/record_traces.py [NAME]...     NAME: normal-none, overlap-file-repaired, … (all by default)
+    python tests/replay/record_traces.py [NAME]...     NAME: normal-none, overlap-file-repaired, tp2, … (all by default)
 
-One engine for each. It goes through everything that a trainer may do, with transfers held on their way.
+One engine for each; where it has several ranks, a folder with a trace of each.
+It goes through everything that a trainer may do, with transfers held on their way.
 """
 
 from __future__ import annotations
@@ -18,10 +19,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "engine"))
 
 from harness import Engine, Setup, prompt
 
+from checker.replay.reading import traces
 from engine_hooks.sglang.testbed import tinymodel
 from engine_hooks.sglang.testbed.server import Server, ServerOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from engine_hooks.sglang.testbed.control import Switch
 
 TRACES = Path(__file__).parent / "traces"
@@ -34,17 +38,25 @@ SETUPS = {
 }
 
 
+WIDE = {"tp2": {"tp_size": 2}, "dp2": {"dp_size": 2}}
+"""Engines with two ranks: the loop normal, without storage."""
+
+
 def main(names: list[str]) -> None:
     """Record these, or all."""
-    for name in names or SETUPS:
-        TRACES.mkdir(exist_ok=True)
-        text = record(SETUPS[name])
-        (TRACES / f"{name}.trace.ndjson.gz").write_bytes(gzip.compress(text, mtime=0))
-        print(name, len(text), "bytes")  # noqa: T201 - a script
+    for name in names or [*SETUPS, *WIDE]:
+        wide = WIDE.get(name, {})
+        texts = record(SETUPS.get(name, Setup("normal", "none")), wide)
+        folder = TRACES / name if wide else TRACES
+        folder.mkdir(parents=True, exist_ok=True)
+        for rank, text in enumerate(texts):
+            path = folder / f"rank{rank}.trace.ndjson.gz" if wide else folder / f"{name}.trace.ndjson.gz"
+            path.write_bytes(gzip.compress(text, mtime=0))
+            print(name, rank, len(text), "bytes")  # noqa: T201 - a script
 
 
-def record(setup: Setup) -> bytes:
-    """The trace of one engine with this setup."""
+def record(setup: Setup, wide: Mapping[str, object]) -> list[bytes]:
+    """The traces of the ranks of one engine with this setup."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         old, new = (tinymodel.make(_made(folder / f"model{seed}"), seed=seed) for seed in (1, 2))
@@ -54,15 +66,16 @@ def record(setup: Setup) -> bytes:
             home,
             storage=setup.storage == "file",
             # The spec's lookups are those of the policy `timeout`, which is the engine's default.
-            arguments=setup.arguments | {"hicache_storage_prefetch_policy": "timeout"},
+            arguments=setup.arguments | {"hicache_storage_prefetch_policy": "timeout"} | dict(wide),
+            ranks=2 if wide else 1,
             environment=setup.environment | {"QUIESCE_TRACE": str(folder / "trace")},
             start_seconds=400,
         )
         with Server(options) as server:
             scenario(Engine(server, old), new, storage=options.storage)
             finish(server)
-        parts = sorted((folder / "trace").glob("*.trace.ndjson"))
-        return b"".join(part.read_bytes() for part in parts)
+        found = traces([folder / "trace"])
+        return [b"".join(part.path.read_bytes() for part in trace.parts) for trace in found]
 
 
 def _made(folder: Path) -> Path:
