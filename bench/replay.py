@@ -1,7 +1,8 @@
-"""How fast traces are replayed, and in how much memory: `python -m bench.replay [--bytes N] [--file PATH]`.
+"""How fast traces are replayed, and in how much memory: `python bench/replay.py [--bytes N]`.
 
 The trace is generated: random runs of the spec on plain numbers (the interpreter), with many requests, lookups, pauses,
-flushes and updates, repeated until the file is as large as asked. No line of it is known to replay beforehand.
+flushes and updates, repeated until the file is as large as asked (1 GB), and deleted afterwards. Ends with 1 where a
+goal is missed: GOAL steps a second of processor time, PEAK MiB of memory.
 """
 
 from __future__ import annotations
@@ -15,14 +16,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
+from measure import facts
 
 from checker.digest import spec_digest
 from checker.replay.reading import traces
+from checker.replay.results import ACCEPTED
 from checker.replay.run import Judges, replay
 from checker.replay.sample import Sampler, repeated
 from engine_hooks.trace import SCHEMA, End, Step, TraceHeader, TraceState, sealed
 from spec.profile import load_profile
 
+GOAL = 100_000
+PEAK = 200
 _PROFILE, _LOOP, _STORAGE = "sglang-0.5.23", "overlap", "file"
 
 
@@ -58,14 +63,15 @@ def _number(body: bytes) -> int:
     return int(body.split(b'"n":', 1)[1].split(b",", 1)[0]) if b'"n":' in body else 0
 
 
-def main() -> None:
-    """Generate, replay, print, delete."""
+def main() -> int:
+    """Generate, replay, print, delete. Returns 1 where a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bytes", type=float, default=1e9)
     parser.add_argument("--segment", type=int, default=20_000)
     parser.add_argument("--folder", type=Path, default=None)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
+    print(*facts(), sep="\n", flush=True)
     segment = Sampler(load_profile(_PROFILE), _LOOP, _STORAGE, arguments.seed).segment(arguments.segment)
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         path = Path(folder) / "generated.trace.ndjson"
@@ -87,7 +93,8 @@ def main() -> None:
             f"{found.steps / cpu:,.0f} a second; questions {found.questions:,}, cubes {cubes:,}; "
             f"peak memory {peak} MiB ({before} before)\n"
         )
+    return int(found.verdict != ACCEPTED or found.steps / cpu < GOAL or peak > PEAK)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
