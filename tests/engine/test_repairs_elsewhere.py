@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import requests
 from harness import PROMPT, REMEDY, WAIT_SECONDS, Engine, Models, prompt, wait_until
 
 from engine_hooks.sglang.testbed import launch
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.engine
 
 CLOCKS = "pause-stops-clocks"
+GRAMMAR = "grammar-while-paused"
 DEFERRED = "deferred-flush-ignores-waiting"
 WATCHDOG_SECONDS = 8
 WAITING_SECONDS = 4
@@ -89,6 +91,29 @@ def test_a_long_pause_ends_no_request_and_no_engine(start: Start) -> None:
         assert len(stream.result()) == 400
     assert waiting["bare"].error or len(waiting["bare"].output_ids) < 400
     assert running["bare"].error or len(running["bare"].output_ids) < 400
+
+
+@pytest.mark.parametrize("remedy", [REMEDY, GRAMMAR])
+def test_a_grammar_that_is_compiled_in_a_pause(start: Start, tmp_path: Path, remedy: str) -> None:
+    """Nothing polls its queue while paused (B13); with the remedy it leaves the queue, and the flush succeeds."""
+    engine = start("grammar", remedy, modules("grammar", QUIESCE_TEST_GRAMMAR=str(tmp_path)))
+    assert active(engine) == {REMEDY, remedy}
+    body = {"input_ids": prompt(64), "sampling_params": {"max_new_tokens": 4, "regex": "a*"}}
+    with ThreadPoolExecutor(1) as client:
+        answer = client.submit(requests.post, engine.server.url + "/generate", json=body, timeout=2 * WAIT_SECONDS)
+        wait_until((tmp_path / "compiling").exists, "the grammar is being compiled")
+        engine.pause("retract")
+        assert not engine.flush().success
+        (tmp_path / "compiled").touch()
+        if remedy == GRAMMAR:
+            engine.flush_until_done()
+        else:
+            engine.wait_passes(1000)
+            assert not engine.flush().success
+        assert not answer.done()
+        engine.continue_()
+        assert "Failed to compile regex grammar" in answer.result(WAIT_SECONDS).text
+    engine.settle()
 
 
 def test_two_ranks_wait_together(start: Start, models: Models) -> None:
