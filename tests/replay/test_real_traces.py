@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from replay_traces import NAMES, header_of, load, numbered, path_of, recorded, replayed, text_of
+from replay_traces import NAMES, TRACES, header_of, load, numbered, path_of, recorded, replayed, text_of
 
+from checker.replay.align import alignments
 from checker.replay.differences import DIFFERENCES, LOST, SKIPS, WAITS
+from checker.replay.reading import traces
 from checker.replay.results import ACCEPTED, DIVERGES
-from checker.replay.run import Judges, Options
+from checker.replay.run import Judges, Options, replay
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,3 +102,14 @@ def test_a_flush_that_is_granted_while_a_copy_is_under_way_is_explained(tmp_path
     assert (way.action, way.engine) == ("FlushGranted", "srt/managers/scheduler.py:flush_cache")
     # What is submitted may land, but an entry that has landed is still one.
     assert (way.needs, way.wrong) == (("write_through_submitted == 0", "write_through_ready == 0"), ())
+
+
+@pytest.mark.parametrize(("name", "ranks", "controls"), [("tp2", ("tp0 pp0 dp0", "tp1 pp0 dp0"), 25)])
+def test_two_ranks_do_what_the_spec_says_and_are_aligned(name: str, ranks: tuple[str, ...], controls: int) -> None:
+    found = traces([TRACES / name])
+    judges = Judges(load)
+    for trace in found:
+        one = replay(trace, judges)
+        assert (one.verdict, one.differences, one.ended) == (ACCEPTED, {}, True)
+    (alignment,) = alignments(found)
+    assert (alignment.verdict, alignment.ranks, alignment.controls) == (ACCEPTED, ranks, controls)
