@@ -87,7 +87,7 @@ def main() -> int:
         found = replay(trace, judges)
         took, cpu = time.perf_counter() - began, time.process_time() - cpu
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-        cubes = sum(len(j.statistics.cubes) for j in judges.all)
+        cubes = sum(j.statistics.learned for j in judges.all)
         sys.stdout.write(
             f"{found.verdict}: {found.steps:,} steps in {took:.1f} s ({cpu:.1f} s of processor): "
             f"{found.steps / cpu:,.0f} a second; questions {found.questions:,}, cubes {cubes:,}; "

@@ -19,8 +19,8 @@ _SECONDS = 600.0
 """Traces of one engine begin within so long."""
 
 
-def alignments(found: Sequence[Trace]) -> list[Alignment]:
-    """One for each engine of which there are several ranks. Raises TraceError."""
+def alignments(found: Sequence[Trace], *, open_: bool = False) -> list[Alignment]:
+    """One for each engine of which there are several ranks; `open_` as for a Reading. Raises TraceError."""
     engines: list[list[Trace]] = []
     for trace in found:
         home = next((engine for engine in engines if _together(engine, trace)), None)
@@ -28,7 +28,7 @@ def alignments(found: Sequence[Trace]) -> list[Alignment]:
             engines.append([trace])
         else:
             home.append(trace)
-    return [_alignment(engine) for engine in engines if len(engine) > 1]
+    return [_alignment(engine, open_=open_) for engine in engines if len(engine) > 1]
 
 
 def _together(engine: Sequence[Trace], trace: Trace) -> bool:
@@ -46,13 +46,13 @@ def _together(engine: Sequence[Trace], trace: Trace) -> bool:
     return same and folder and new and abs(own.at - other.at) <= _SECONDS
 
 
-def _alignment(engine: Sequence[Trace]) -> Alignment:
+def _alignment(engine: Sequence[Trace], *, open_: bool) -> Alignment:
     ranks = tuple(" ".join(f"{k}{v}" for k, v in trace.header.rank.items()) for trace in engine)
     if any(trace.header.part > 1 for trace in engine):
         return Alignment(UNKNOWN, ranks, "the beginning of a trace is gone, so that nothing says which requests match")
     several = len({trace.header.rank.get("dp", 0) for trace in engine}) > 1
     controls = 0
-    for told in zip_longest(*(_told(trace, arrivals=not several) for trace in engine)):
+    for told in zip_longest(*(_told(Reading(trace, open_=open_), arrivals=not several) for trace in engine)):
         if any(one is None for one in told):
             # One was ended before the others; what all were told was the same.
             break
@@ -64,10 +64,9 @@ def _alignment(engine: Sequence[Trace]) -> Alignment:
     return Alignment(ACCEPTED, ranks, controls=controls)
 
 
-def _told(trace: Trace, *, arrivals: bool) -> Iterator[tuple[str, Place, float]]:
+def _told(reading: Reading, *, arrivals: bool) -> Iterator[tuple[str, Place, float]]:
     """What a rank was told; with `arrivals` also how many requests came before."""
     arrived = 0
-    reading = Reading(trace)
     for line in reading:
         if isinstance(line, Step):
             arrived += line.do == "arrive"

@@ -69,7 +69,7 @@ def replay(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by
     judges = Judges(_loader(profile), _chosen(allowed))
     found = traces([Path(path) for path in paths])
     replayed = [run(trace, judges, options) for trace in found]
-    aligned = alignments(found)
+    aligned = alignments(found, open_=open_)
     verdicts = [*(one.verdict for one in replayed), *(one.verdict for one in aligned)]
     verdict = next((v for v in (DIVERGES, UNKNOWN) if v in verdicts), ACCEPTED)
     report = Report(SCHEMA, verdict, replayed, aligned)

@@ -19,7 +19,7 @@ from spec.tla import Sort
 _EFFORT = 50_000_000
 """Of the solver, for one question (Z3's `rlimit`); a question takes about a thousandth of it."""
 _COUNTED = 2000
-_MOST_KNOWN = 200_000
+_MOST_KNOWN = 20_000
 """Answers kept of lines that are judged one by one."""
 
 
@@ -74,7 +74,10 @@ class Statistics:
     """What judging took."""
 
     questions: int = 0
+    learned: int = 0
+    """Cubes."""
     cubes: list[Known] = field(default_factory=list)
+    """Those that say which moves they need."""
     differences: Counter[str] = field(default_factory=Counter)
     """Known difference from the spec to the lines that were allowed by it."""
     _last: dict[str, int] = field(default_factory=dict)
@@ -196,7 +199,9 @@ class Judge:
             cube = _in_shown(cube, self._rate(do))
             actions = (*([way.action] if way.action else []), *moves)
             known = Known(cube, actions, where.number, way.differences)
-            self.statistics.cubes.append(known)
+            self.statistics.learned += 1
+            if self._telling:
+                self.statistics.cubes.append(known)
             return known
         return None
 

@@ -182,8 +182,10 @@ class _Lines:
 class Reading:
     """The steps of a trace in order, and its end where it has one; once. Raises TraceError at the first bad line."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, *, open_: bool = False) -> None:
+        """`open_`: a last line that is cut off is left out, since its writer was killed, or still writes."""
         self._trace = trace
+        self._open = open_
         self._lines = _Lines(str(trace.parts[0].path))
         self._before = 0
         """Lines of the parts before this one."""
@@ -208,6 +210,8 @@ class Reading:
             with _opened(part.path) as stream:
                 readline = stream.readline
                 while text := readline(MAX_LINE + 1):
+                    if self._open and text[-1:] != b"\n" and part is self._trace.parts[-1] and not stream.peek(1):
+                        return
                     lines.number += 1
                     before = lines.checksum
                     line = lines.line(text)

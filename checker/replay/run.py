@@ -93,10 +93,10 @@ def replay(trace: Trace, judges: Judges, options: Options | None = None) -> Repl
         _follow(trace, judge, seen, states if options.coverage else None, options)
     except UnsupportedError as error:
         seen.reason = str(error)
-        _check_rest(trace)
+        _check_rest(trace, options)
     except UndecidedError as error:
         seen.reason = f"the solver gave up at a line ({error})"
-        _check_rest(trace)
+        _check_rest(trace, options)
     if judge is not None:
         seen.differences = dict(judge.statistics.differences - known)
     verdict = _verdict(seen, options)
@@ -124,9 +124,9 @@ def replay(trace: Trace, judges: Judges, options: Options | None = None) -> Repl
     )
 
 
-def _check_rest(trace: Trace) -> None:
+def _check_rest(trace: Trace, options: Options) -> None:
     """Read it all the same: a file that is no trace is that, whatever can be said of its engine."""
-    for _ in Reading(trace):
+    for _ in Reading(trace, open_=options.open):
         pass
 
 
@@ -164,7 +164,7 @@ def _without_counters(state: TraceState) -> TraceState:
 
 def _follow(trace: Trace, judge: Judge, seen: _Seen, states: _States | None, options: Options) -> None:
     """Every line, until the end or the first that is not allowed; the rest must be a trace all the same."""
-    judged, told, reading = judge.judge, options.progress, Reading(trace)
+    judged, told, reading = judge.judge, options.progress, Reading(trace, open_=options.open)
     x: TraceState | None = None
     carried = Carried() if trace.header.part == 1 else _anything()
     for line in reading:

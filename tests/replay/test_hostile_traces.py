@@ -116,6 +116,12 @@ def test_a_trace_that_ends_at_a_line_is_not_accepted_unless_asked(tmp_path: Path
     assert (found.verdict, found.steps > 0) == (UNKNOWN, True)
     assert "no end: what came after line 20" in found.reason
     assert verdict(path, cut, Options(open=True)) == ACCEPTED
+    # Killed while it wrote a line: only the last one may be cut off, and only where that was asked for.
+    assert verdict(path, cut + lines()[20][:30], Options(open=True)) == ACCEPTED
+    with pytest.raises(TraceError, match="line 21: cut off"):
+        verdict(path, cut + lines()[20][:30])
+    with pytest.raises(TraceError, match="line 21: not the line"):
+        verdict(path, cut + lines()[20][:30] + b"\n", Options(open=True))
 
 
 def test_a_trace_that_lost_steps_is_not_accepted(tmp_path: Path) -> None:
