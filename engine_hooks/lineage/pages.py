@@ -50,7 +50,7 @@ class Pages:
     """The words. Every method works on the current stream of the device, and none waits for it."""
 
     def __init__(self, shape: Shape, device: str = "cpu") -> None:
-        self._size = shape.page_size
+        self.page_size = shape.page_size
         self._device = device
         # A shift is far cheaper than a division.
         size = shape.page_size
@@ -82,14 +82,14 @@ class Pages:
 
     def to_host(self, slots: Tensor, host_slots: Tensor) -> None:
         """Pages are copied from the device to the host (slots of both: int64 `[m * page_size]`)."""
-        words = self._words.index_select(0, self._pages(slots[:: self._size]))
+        words = self._words.index_select(0, self._pages(slots[:: self.page_size]))
         words = words.bitwise_and(~TIER_MASK).bitwise_or_(HOST)
         self._host.index_copy_(0, self._host_pages(host_slots), words)
 
     def to_device(self, host_slots: Tensor, slots: Tensor) -> None:
         """Pages are copied from the host to the device, and keep the tier that they came from."""
         words = self._host.index_select(0, self._host_pages(host_slots))
-        self._words.index_copy_(0, self._pages(slots[:: self._size]), words)
+        self._words.index_copy_(0, self._pages(slots[:: self.page_size]), words)
 
     def of_host(self, host_slots: Tensor) -> Tensor:
         """The words of pages on the host: int32 `[m]`, a copy on the device."""
@@ -114,14 +114,14 @@ class Pages:
         else only those of a worse kind than the row was so far. Pages of an epoch before `floor` are stale.
         """
         rows, lengths, fresh = zip(*held, strict=True)
-        parts = [table[row, 0 : length : self._size] for row, length in zip(rows, lengths, strict=True)]
-        numbers = torch.tensor([len(part) for part in parts])
+        parts = [table[row, 0 : length : self.page_size] for row, length in zip(rows, lengths, strict=True)]
+        numbers = torch.tensor([len(part) for part in parts], dtype=torch.int64)
         pages = self._pages(torch.cat(parts))
         place = torch.arange(len(rows)).repeat_interleave(numbers)
         # A page has as many tokens as it can, but for the last one of a row.
-        tokens = torch.full((len(place),), self._size)
+        tokens = torch.full((len(place),), self.page_size)
         ends = numbers.cumsum(0)[numbers > 0] - 1
-        tokens[ends] = torch.tensor([(n - 1) % self._size + 1 for n in lengths if n])
+        tokens[ends] = torch.tensor([(n - 1) % self.page_size + 1 for n in lengths if n], dtype=torch.int64)
         index, place, tokens, new = (
             tensor.to(self._device, non_blocking=True)
             for tensor in (torch.tensor(rows), place, tokens, torch.tensor(fresh))
@@ -144,10 +144,10 @@ class Pages:
     def _pages(self, slots: Tensor) -> Tensor:
         if self._shift is not None:
             return slots.long() >> self._shift if self._shift else slots.long()
-        return slots.long() // self._size
+        return slots.long() // self.page_size
 
     def _host_pages(self, host_slots: Tensor) -> Tensor:
-        pages = host_slots[:: self._size] // self._size
+        pages = host_slots[:: self.page_size] // self.page_size
         # On a GPU an index outside the table would end the process, not raise.
         if len(pages) and (int(pages.min()) < 0 or int(pages.max()) >= len(self._host)):
             raise IndexError(f"host pages {int(pages.min())} to {int(pages.max())} of a pool of {len(self._host)}")

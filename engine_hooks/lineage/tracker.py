@@ -59,6 +59,12 @@ class Lineage:
         self._told: dict[int, _Told] = {}
         self._adopted: set[int] = set()
         self._changed = False
+        # The rows of the last decode step; None where the next must look at them. A row's word stays the same from step
+        # to step, so only the first token of a page must write it: `_begins` says in which steps one does, and `_idle`
+        # how many have none from now on.
+        self._rows: Tensor = None
+        self._begins: list[bool] = []
+        self._step = self._idle = 0
         self._waiting: deque[Readback] = deque()
         # By the identity of the host slots that the engine's own entry in flight holds.
         self._backups: dict[int, Readback] = {}
@@ -73,16 +79,19 @@ class Lineage:
         if flush_asked:
             self._floor = epoch
         self._changed = True
+        self._rows = None
 
     def flush_asked(self) -> None:
         """A flush was asked for: that older pages are read after it is nobody's choice."""
         if self._floor != self._epoch:
             self._floor = self._epoch
             self._changed = True
+            self._rows = None
 
     def flushed(self) -> None:
         """The caches of device and host were dropped. A storage keeps what it has."""
         self._pages.forget()
+        self._rows = None
         self._told.clear()
         self._adopted.clear()
         self._backups.clear()
@@ -94,6 +103,7 @@ class Lineage:
 
         `table` is `req_to_token`, `rows` int64 `[n]` the rows of `held`, `slots` int64 `[sum of lengths]`.
         """
+        self._rows = None
         if any(one.length for one in held):
             self._hold(table, held)
         else:
@@ -105,14 +115,49 @@ class Lineage:
         self._pages.extend(slots, rows, lengths)
 
     def decode(self, table: Tensor, held: Callable[[], Sequence[Held]], rows: Tensor, slots: Tensor) -> None:
-        """A batch is launched that computes one token for each row; `held` is called where rows must be read again."""
-        if self._changed or self._adopted:
-            self._look_again(table, held())
+        """A batch is launched that computes one token for each row; `held` is called where the rows are not as before.
+
+        `rows` must be another tensor wherever it has other rows, as the engine's are.
+        """
+        if rows is not self._rows:
+            requests = held()
+            if self._changed or self._adopted:
+                self._look_again(table, requests)
+            self._begin(rows, requests)
+        elif self._idle:
+            self._idle -= 1
+            return
         self._pages.decode(slots, rows)
+        self._count_idle()
+
+    def goes_on(self, rows: Tensor) -> bool:
+        """Whether a batch of these rows goes on with a decode step that has nothing to write, nor to judge: it is done.
+
+        Else `judge` and `decode` are to be called.
+        """
+        if rows is self._rows and self._idle and not self._waiting:
+            self._idle -= 1
+            return True
+        return False
+
+    def _begin(self, rows: Tensor, held: Sequence[Held]) -> None:
+        size = self._pages.page_size
+        self._rows, self._step = rows, 0
+        self._begins = [False] * size
+        for one in held:
+            self._begins[-one.length % size] = True
+
+    def _count_idle(self) -> None:
+        """After a step that wrote: how many follow that need not."""
+        size = self._pages.page_size
+        following = range(self._step + 1, self._step + size + 1)
+        self._step = next((step for step in following if self._begins[step % size]), self._step + size)
+        self._idle = self._step - following[0]
 
     def adopted(self, row: int) -> None:
         """A request took over pages of the tree in the place of its own."""
         self._adopted.add(row)
+        self._rows = None
 
     def _look_again(self, table: Tensor, held: Sequence[Held]) -> None:
         moment = (self._epoch, self._floor)

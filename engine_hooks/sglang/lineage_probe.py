@@ -13,7 +13,7 @@ from engine_hooks.lineage.report import Report
 from engine_hooks.lineage.stored import Stored
 from engine_hooks.lineage.tracker import Held, Lineage
 from engine_hooks.sglang import census_pools
-from engine_hooks.sglang.probes_targets import FLUSH, SCHEDULER, UPDATES, Target, missing_targets
+from engine_hooks.sglang.probes_targets import SCHEDULER, UPDATES, Target, missing_targets
 
 if TYPE_CHECKING:
     from engine_hooks.sglang.probes_session import Session
@@ -28,10 +28,10 @@ _TREE = "sglang.srt.mem_cache.unified_radix_cache.UnifiedRadixCache"
 _CONTROLLER = "sglang.srt.mem_cache.hybrid_cache.hybrid_cache_controller.HybridCacheController"
 
 LINEAGE_TARGETS = (
-    Target("lineage", f"{SCHEDULER}.ingest_requests", "AFTER", "ingested"),
     Target("lineage", f"{SCHEDULER}.run_batch", "BEFORE", "forward"),
+    Target("lineage", f"{SCHEDULER}.on_idle", "BEFORE", "idling"),
+    Target("lineage", f"{SCHEDULER}.pause_generation", "AFTER", "paused"),
     Target("lineage", f"{SCHEDULER}.flush_cache", "AROUND", "flush"),
-    Target("lineage", f"{FLUSH}.check_pending", "AROUND", "pending_flush_checked"),
     *(Target("lineage", path, "AROUND", "update") for path in UPDATES),
     Target("lineage", f"{_TREE}.checkpoint_into_tree", "AFTER", "checkpointed"),
     Target("lineage", f"{_TREE}._handle_prefetch_result", "BEFORE", "prefetched"),
@@ -50,18 +50,19 @@ class LineageProbe:
         self.lineage = lineage
         self._table = scheduler.req_to_token_pool.req_to_token
         self._size: int = scheduler.token_to_kv_pool_allocator.page_size
+        self.goes_on = lineage.goes_on
         self.failed: list[Exception] = []
         """What the thread that writes to the storage raised."""
 
     def judge(self) -> None:
         """Say what readings have arrived."""
         if self.failed:
-            raise RuntimeError("the backup thread cannot be followed") from self.failed[0]
-        if self.lineage.waiting:
-            self.lineage.judge()
+            raise RuntimeError(f"the backup thread cannot be followed: {self.failed[0]}") from self.failed[0]
+        self.lineage.judge()
 
     def forward(self, batch: Engine) -> None:
         """Before `Scheduler.run_batch`."""
+        self.judge()
         mode = batch.forward_mode
         if mode.is_decode():
             held = partial(_decoding, batch)
@@ -155,39 +156,38 @@ class LineageHooks:
         pages = Pages(_shape(scheduler), str(table.device))
         self._probe = LineageProbe(scheduler, Lineage(pages, Stored(self._keys), report))
         self._session = session
+        session.timed_out = self._probe.lineage.flush_asked
 
     def _guarded(self, function: Callable[..., Any], *args: object) -> None:
         if self._session is not None:
             self._session.guarded("lineage", function, *args)
 
-    def ingested(self, _result: object, _scheduler: Engine, *_args: object, **_kwargs: object) -> None:
-        """AFTER `Scheduler.ingest_requests`."""
-        probe = self._probe
-        if probe is not None and (probe.lineage.waiting or probe.failed):
-            self._guarded(probe.judge)
-
     def forward(self, _scheduler: Engine, batch: Engine, *_args: object, **_kwargs: object) -> None:
-        """BEFORE `Scheduler.run_batch`."""
+        """BEFORE `Scheduler.run_batch`. Most decode steps have nothing to write, and end here."""
+        probe = self._probe
+        if probe is not None and not probe.goes_on(batch.req_pool_indices):
+            self._guarded(probe.forward, batch)
+
+    def idling(self, _scheduler: Engine, *_args: object, **_kwargs: object) -> None:
+        """BEFORE `Scheduler.on_idle`."""
         if self._probe is not None:
-            self._guarded(self._probe.forward, batch)
+            self._guarded(self._probe.judge)
+
+    def paused(self, _result: None, _scheduler: Engine, *_args: object, **_kwargs: object) -> None:
+        """AFTER `Scheduler.pause_generation`: nothing is launched for a while, nor is the engine called idle."""
+        if self._probe is not None:
+            self._guarded(self._probe.judge)
 
     def flush(self, original: Call, *args: object, **kwargs: object) -> object:
         """AROUND `Scheduler.flush_cache`."""
         if self._probe is None:
             return original(*args, **kwargs)
+        self._guarded(self._probe.judge)
         self._guarded(self._probe.lineage.flush_asked)
         granted = original(*args, **kwargs)
         if granted:
             self._guarded(self._probe.lineage.flushed)
         return granted
-
-    def pending_flush_checked(self, original: Call, wrapper: Engine, *args: object, **kwargs: object) -> object:
-        """AROUND `SchedulerFlushWrapper.check_pending`: a flush with a time-out is asked for until it is decided."""
-        pending = getattr(wrapper, "_pending", None)
-        result = original(wrapper, *args, **kwargs)
-        if self._probe is not None and pending is not None and wrapper._pending is None:  # noqa: SLF001 - the engine has no public name for it
-            self._guarded(self._probe.lineage.flush_asked)
-        return result
 
     def update(self, original: Call, manager: Engine, *args: object, **kwargs: object) -> object:
         """AROUND each `SchedulerWeightUpdaterManager.update_weights_from_*`; inside it the monitor counts epochs."""

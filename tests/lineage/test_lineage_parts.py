@@ -68,6 +68,15 @@ def test_what_is_read_is_told_once_for_each_request_and_in_tokens() -> None:
     assert found[0].told(MIXED) == ""
 
 
+def test_rows_that_hold_nothing_may_be_read_again() -> None:
+    found: list[Reading] = []
+    ours = lineage(found)
+    ours.loaded(1, flush_asked=True)
+    ours.decode(TABLE, lambda: [Held(0, "a", 0), Held(1, "b", 0)], torch.tensor([0, 1]), TABLE[0, :2].long())
+    ours.judge()
+    assert [reading.total() for reading in found] == [{}]
+
+
 def test_the_same_without_a_flush_is_mixed_by_choice_until_somebody_asks_for_one() -> None:
     found: list[Reading] = []
     ours = lineage(found)
@@ -87,12 +96,43 @@ def test_a_decode_reads_rows_again_only_where_something_changed() -> None:
     ours = lineage(found)
     extend(ours, [Held(0, "a", 0)], 40)
 
-    def held() -> list[Held]:
-        pytest.fail("not asked for")
+    rows, asked = torch.tensor([0]), []
+    for length in range(40, 60):
+        ours.decode(
+            TABLE, lambda n=length: asked.append(n) or [Held(0, "a", n)], rows, TABLE[0, length : length + 1].long()
+        )
+        ours.flush_asked()  # of the epoch that everything is of already
+    assert asked == [40]
+    ours.loaded(1, flush_asked=True)
+    ours.decode(TABLE, lambda: asked.append(60) or [Held(0, "a", 60)], rows, TABLE[0, 60:61].long())
+    assert asked == [40, 60]
 
-    ours.decode(TABLE, held, torch.tensor([0]), TABLE[0, 40:41].long())
-    ours.flush_asked()  # of the epoch that everything is of already
-    ours.decode(TABLE, held, torch.tensor([0]), TABLE[0, 41:42].long())
+
+def test_most_decode_steps_have_nothing_to_write_and_one_that_is_waited_for_is_not_skipped() -> None:
+    Late.all = []
+    found: list[Reading] = []
+    ours = lineage(found, Late)
+    rows = torch.tensor([0])
+    extend(ours, [Held(0, "a", 0)], 40)
+    skipped = []
+    for length in range(40, 66):
+        if ours.goes_on(rows):
+            skipped.append(length)
+            continue
+        ours.decode(TABLE, lambda n=length: [Held(0, "a", n)], rows, TABLE[0, length : length + 1].long())
+    # The first step looks; 48 and 64 begin a page.
+    assert skipped == [*range(41, 48), *range(49, 64), 65]
+    extend(ours, [Held(1, "b", 16)], 3)
+    ours.decode(TABLE, lambda: [Held(0, "a", 66)], rows, TABLE[0, 66:67].long())
+    assert not ours.goes_on(rows)
+    Late.all[0].arrived = True
+    ours.judge()
+    assert ours.goes_on(rows)
+    # Pages are current all the same.
+    extend(ours, [Held(2, "c", 67)], 3)
+    Late.all[1].arrived = True
+    ours.judge()
+    assert found[-1].total() == {("device", "current"): 67}
 
 
 def test_a_reading_is_judged_when_it_has_arrived_and_in_order() -> None:

@@ -48,6 +48,7 @@ class Engine(RuleBasedStateMachine):
         self.rows: dict[int, Row] = {}
         self.tree: list[int] = []
         self.requests = 0
+        self.decoding: list[int] = []
         self.backend = object()
 
         self.admit(0, 9)
@@ -103,10 +104,18 @@ class Engine(RuleBasedStateMachine):
         held = [Held(place, row.request, row.length) for place, row in rows.items()]
         expected = [self.model.read(row, new=self._is_new(row)) for row in rows.values()]
         slots = [self._slots(place, row, 1) for place, row in rows.items()]
-        self.ours.decode(self.table, lambda: held, torch.tensor(list(rows)), torch.cat(slots))
+        if self.decoding != list(rows):  # as in the engine, the tensor is another one only where the rows are others
+            self.decoding, self.decoding_rows = list(rows), torch.tensor(list(rows))
+        self.ours.decode(self.table, lambda: held, self.decoding_rows, torch.cat(slots))
         for row in rows.values():
             self.model.compute(row, 1)
         self._compare(expected)
+
+    @precondition(lambda self: self.rows)
+    @rule()
+    def decode_pages(self) -> None:
+        for _ in range(2 * self.size + 1):
+            self.decode()
 
     @precondition(lambda self: self.rows)
     @rule()
@@ -322,6 +331,14 @@ class DecodedPagesAreNotWritten(Pages):
         pass
 
 
+class NoStepBeginsAPage(Lineage):
+    """Only the first step of a batch writes."""
+
+    def decode(self, table, held, rows, slots):
+        super().decode(table, held, rows, slots)
+        self._begins, self._idle = [False], 1000
+
+
 class PartialLoadsDoNotCount(Lineage):
     """A load for which nobody asked for a flush is not counted."""
 
@@ -346,6 +363,7 @@ PLANTS = [
     {"pages_class": NotMovedToTheDevice},
     {"pages_class": StorageIsAlwaysNew},
     {"pages_class": DecodedPagesAreNotWritten},
+    {"lineage_class": NoStepBeginsAPage},
     {"lineage_class": PartialLoadsDoNotCount},
     {"lineage_class": RefusedFlushIsAChoice},
     {"lineage_class": AdoptedPagesAreNotRead},
