@@ -94,7 +94,7 @@ def report(results: Path, state: str, goal: float | None = None) -> bool:
     met = goal is None or ratio < goal
     wanted = "" if goal is None else f"; goal < {goal}: {'met' if met else 'MISSED'}"
     print(
-        f"{state:>9}: ratio {ratio:.4f} (median of {len(ratios)} rounds, {ratios[0]:.4f} to {ratios[-1]:.4f}); "
+        f"{state:>10}: ratio {ratio:.4f} (median of {len(ratios)} rounds, {ratios[0]:.4f} to {ratios[-1]:.4f}); "
         f"a pass takes {model:.0f} us in the model and {bare:.1f} us outside it, with hooks {hooked:.1f} us{wanted}"
     )
     return met

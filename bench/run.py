@@ -10,8 +10,17 @@ from pathlib import Path
 from measure import facts
 
 HERE = Path(__file__).resolve().parent
-SCRIPTS = ("proofs.py", "peer_model.py", "peer.py", "recorder_cost.py", "replay.py", "census.py", "hook_cost.py")
-NEEDS_ENGINE = frozenset({"census.py", "hook_cost.py"})
+SCRIPTS = (
+    "proofs.py",
+    "peer_model.py",
+    "peer.py",
+    "recorder_cost.py",
+    "replay.py",
+    "census.py",
+    "lineage.py",
+    "hook_cost.py",
+)
+NEEDS_ENGINE = frozenset({"census.py", "lineage.py", "hook_cost.py"})
 
 
 def run(script: str) -> str:

@@ -1,10 +1,11 @@
-"""Reached only through PYTHONPATH, in the engine of `hook_cost.py`: times the scheduler's passes, hooks on and off.
+"""Reached only through PYTHONPATH, in the engines of `hook_cost.py` and `lineage.py`: times passes, hooks on and off.
 
 The model's forward pass is the same call in both variants and takes most of a decode pass, with a spread far above what
 hooks cost; so it is timed too and taken out, and what remains of a pass is compared.
 
 Blocks of passes alternate: with Quiesce's hooks, and with SGLang's own functions in their place, as they are under
-QUIESCE=off. Both are timed by the scheduler thread's CPU clock, from outside, at the ends of a block only.
+QUIESCE=off. With QUIESCE_BENCH_TARGETS=lineage: with all hooks, and without those of the lineage. Both are timed by the
+scheduler thread's CPU clock, from outside, at the ends of a block only.
 """
 
 from __future__ import annotations
@@ -19,19 +20,23 @@ from typing import Any
 
 # Passes timed in a block; the first of each is not timed, since changing the variant makes it slow in both.
 _DECODING_BLOCK = 2
+# In as many decode steps each request begins one page of the testbed: that is when the lineage has most to do.
+_PAGE = 16
 _SPINNING_BLOCK = 200
 # Blocks of each variant in a round. Of these the fastest counts: what else runs on the machine only ever adds.
 _BLOCKS = 40
+_BLOCKS_OF_PAGES = 12
 
 Function = tuple[type, str, Any]
+
+_INGEST = "sglang.srt.managers.scheduler.Scheduler.ingest_requests"
+_LINEAGE = os.environ.get("QUIESCE_BENCH_TARGETS") == "lineage"
 
 
 class Meter:
     """Times blocks of passes, and changes the variant between them."""
 
     def __init__(self, results: Path) -> None:
-        from engine_hooks.sglang.probes_targets import TARGETS  # noqa: PLC0415 - only where it is asked for
-
         self._results = results
         self._rounds: list[dict[str, Any]] = []
         self._times: dict[str, dict[bool, list[float]]] = {}
@@ -42,13 +47,17 @@ class Meter:
         self._passes = 0
         self._forwards = 0
         self._cpu = 0.0
-        self._functions = [_resolve(target.path) for target in TARGETS]
+        self._functions = [_resolve(path) for path in _paths()]
+        self._by_batch = _LINEAGE
         self._ingest: Any = None
 
     def install(self, scheduler: Any) -> None:  # noqa: ANN401 - the engine's own
         """Put the meter around each pass, outside the hooks, alike for both variants."""
         meter = self
-        owner, name, self._hooked_ingest = next(f for f in self._functions if f[1] == "ingest_requests")
+        self._scheduler = scheduler
+        owner, name, self._hooked_ingest = _resolve(_INGEST)
+        # The lineage does not hook it.
+        self._bare_ingest = self._hooked_ingest if _LINEAGE else self._hooked_ingest.__wrapped__
 
         def ingest_requests(scheduler: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the engine's own
             meter.tick(scheduler)
@@ -86,7 +95,8 @@ class Meter:
             self._cpu = time.thread_time()
             return
         forwards = scheduler.forward_ct - self._forwards
-        if self._passes > (_DECODING_BLOCK if forwards else _SPINNING_BLOCK):
+        decoding = _PAGE if _LINEAGE else _DECODING_BLOCK
+        if self._passes > (decoding if forwards else _SPINNING_BLOCK):
             self._end(time.thread_time() - self._cpu, forwards)
 
     def _end(self, cpu: float, forwards: int) -> None:
@@ -95,10 +105,12 @@ class Meter:
         if state == "running":
             # A block in which only some passes launched a batch is neither.
             state = {0: "idle", timed: "decoding"}.get(forwards, "")
+            if state == "decoding" and self._by_batch:
+                state = f"decoding {len(self._scheduler.running_batch.reqs)}"
         times = self._times.setdefault(state, {False: [], True: []})
         times[self._hooked].append((cpu - self._in_model) / timed)
         self._models.setdefault(state, []).append(self._in_model / timed)
-        if state and min(map(len, times.values())) >= _BLOCKS:
+        if state and min(map(len, times.values())) >= (_BLOCKS_OF_PAGES if _LINEAGE else _BLOCKS):
             model = statistics.median(self._models.pop(state))
             self._rounds.append({"state": state, "model": model, "bare": min(times[False]), "hooked": min(times[True])})
             del self._times[state]
@@ -112,7 +124,16 @@ class Meter:
     def _apply(self) -> None:
         for owner, name, hooked in self._functions:
             setattr(owner, name, hooked if self._hooked else hooked.__wrapped__)
-        self._ingest = self._hooked_ingest if self._hooked else self._hooked_ingest.__wrapped__
+        self._ingest = self._hooked_ingest if self._hooked else self._bare_ingest
+
+
+def _paths() -> list[str]:
+    """The functions whose hooks are compared, each of them wrapped last by these."""
+    if _LINEAGE:
+        from engine_hooks.sglang.lineage_probe import LINEAGE_TARGETS as TARGETS  # noqa: PLC0415 - only where it is asked for
+    else:
+        from engine_hooks.sglang.probes_targets import TARGETS  # noqa: PLC0415 - only where it is asked for
+    return [target.path for target in TARGETS]
 
 
 def _resolve(path: str) -> Function:
