@@ -3,7 +3,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 GPU_PY := python3
 
-.PHONY: demo test test-core lint generate docs mutate bench bench-gpu clean
+.PHONY: demo test test-core lint generate docs mutate seeds matrix bench bench-gpu clean
 
 demo: $(VENV)/.core ## the founding case: refuted, then proved with the remedy
 	@tools/demo.sh
@@ -31,8 +31,14 @@ generate: $(VENV)/.engine ## rewrite what is generated and committed
 docs: $(VENV)/.tests ## the documentation as a site, in build/docs; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
-mutate: $(VENV)/.core ## every mutant of the spec of one configuration; the figures are committed
+mutate: $(VENV)/.core ## every mutant of the spec, each where it acts; the figures are committed
 	tools/mutate.sh
+
+seeds: $(VENV)/.core ## everything of the bundled profile under twenty seeds; the table is committed
+	$(PY) bench/seeds.py | tee bench/figures/seeds.txt
+
+matrix: $(VENV)/.core ## every bundled profile, kept and searched anew; growth; certificates; the figures are committed
+	$(PY) bench/matrix.py | tee bench/figures/matrix.txt
 
 bench: $(VENV)/.engine
 	$(PY) bench/run.py

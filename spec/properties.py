@@ -372,8 +372,7 @@ _PROPERTIES = (
     Property(
         "flush-tells-truth",
         "safety",
-        "a flush is refused, or waits, only where its gate is closed;"
-        " granted, it leaves nothing in what it clears",
+        "a flush is refused, or waits, only where its gate is closed; granted, it leaves nothing in what it clears",
         flush_tells_truth,
     ),
     Property(

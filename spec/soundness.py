@@ -33,6 +33,7 @@ def bookkeeping(p: Protocol, spec: Spec) -> Iterator[Part]:
         yield from _of_entry(p, spec, ledger)
     yield Part(Always(implies(p.now.flush_wanted, p.now.paused)), "wanted while paused")
     yield Part(Always(implies(p.now.stale_running, p.now.running > 0)), "who runs is stale")
+    yield Part(Always(implies(conj(p.now.last_batch, neg(p.now.paused)), p.now.watched)), "what is served is watched")
     yield from _of_tiers(p, spec)
     yield from _of_loads(p, spec)
     # TypeOK is assumed by every proof, and checked where one is made: here, of those that no ledger has.

@@ -27,6 +27,7 @@ from checker.verdict import EXIT_PROVED, EXIT_REFUTED, EXIT_UNKNOWN
 @engine_option
 @remedy_option
 @place_options
+@click.option("--suite", is_flag=True, help="Each mutant of all bundled profiles, where it acts.")
 @click.option("--sample", type=click.IntRange(min=1), metavar="N", help="Only N mutants, chosen by the seed.")
 @seed_option
 @json_option
@@ -40,6 +41,7 @@ def mutate(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by
     loop: str | None,
     mode: str | None,
     storage: str | None,
+    suite: bool,  # noqa: FBT001 - click passes flags by name
     sample: int | None,
     seed: int,
     as_json: bool,  # noqa: FBT001 - click passes flags by name
@@ -47,7 +49,7 @@ def mutate(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by
 ) -> None:
     """Remove each fact of the spec once, and see whether some property notices.
 
-    Exit codes: 0 no survivor but those judged equivalent, 1 some survivor, 3 interrupted.
+    Exit codes: 0 no survivor but those proved equivalent, 1 some survivor, 3 interrupted.
     """
     import msgspec  # noqa: PLC0415 - the help needs none of this
 
@@ -55,12 +57,19 @@ def mutate(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by
     from checker.mutate.run import Request  # noqa: PLC0415
     from checker.mutate.run import mutate as run  # noqa: PLC0415
     from checker.mutate.show import lines  # noqa: PLC0415
+    from checker.mutate.suite import Place  # noqa: PLC0415
+    from checker.mutate.suite import suite as every_place  # noqa: PLC0415
 
-    chosen = chosen_profile(profile, engine, remedies)
-    place = configuration(chosen, loop, mode, storage)
+    if suite and any((profile, engine, remedies, loop, mode, storage)):
+        raise click.UsageError("--suite has its own profiles and configurations; leave the other options out")
+    if suite:
+        places = every_place()
+    else:
+        chosen = chosen_profile(profile, engine, remedies)
+        places = [Place(chosen, configuration(chosen, loop, mode, storage))]
     reporter = TerminalReporter()
-    reporter.working(f"the verdicts of {chosen.name}, then its mutants …")
-    report = run(Request(chosen, place, sample, seed, workers or os.cpu_count() or 1), _progress)
+    reporter.working(f"the verdicts of {places[0].profile.name}, then its mutants …")
+    report = run(Request(places, sample, seed, workers or os.cpu_count() or 1), _progress)
     end_at_interrupts()
     reporter.finish()
     if as_json:

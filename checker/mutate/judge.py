@@ -14,29 +14,30 @@ another one is no kill.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-import z3
-
-from checker.confirm import UnconfirmedError, confirm, over
+from checker.confirm import UnconfirmedError, confirm
 from checker.decide.decided import Decided, Trail
 from checker.export.chosen import breakable, terms
 from checker.hints import Hints
+from checker.mutate.equivalence import Same
 from checker.mutate.mutants import Mutant, mutated, mutated_profile, of_profile, of_spec
 from checker.proof.refute import held_actions
 from checker.proof.system import Limits, System, Tally, touched
 from checker.shared import Shared
 from checker.subject import Slice, Subject
+from checker.vacuity import is_empty
 from checker.verdict import Verdict
 from checker.workbench import decide_part
 from spec.errors import SpecError
 from spec.profile import Configuration, Profile
-from spec.properties import Part, Property, catalogue
+from spec.properties import Claims, Part, Property, catalogue
 from spec.protocol import Protocol
-from spec.terms import BoolTerm, conj, free_names, neg
-from spec.tla import Always, Claim, EachStep, FinitelyOften, LeadsTo, Spec
+from spec.soundness import bookkeeping, reachable
+from spec.terms import BoolTerm, free_names, neg
+from spec.tla import Claim, EachStep, Spec
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,30 @@ class Kill:
 
     how: str
     property_id: str
+
+
+@dataclass(frozen=True)
+class SpecCheck:
+    """Claims about the spec itself (spec.soundness), and the verdict that they must have."""
+
+    id: str
+    claims: Claims
+    expected: Verdict
+    needs_request: bool
+
+    def applies(self, _protocol: Protocol) -> str | None:
+        """They have a meaning everywhere."""
+        return None
+
+
+CHECKS = tuple(
+    SpecCheck(name, claims, expected, follow)
+    for follow in (False, True)
+    for name, claims, expected in (
+        ("bookkeeping", bookkeeping, Verdict.PROVED),
+        ("reachability", reachable, Verdict.REFUTED),
+    )
+)
 
 
 @dataclass
@@ -63,7 +88,7 @@ class GivenSubject(Subject):
 class _Known:
     """One claim as it was decided on the unmutated spec."""
 
-    prop: Property
+    prop: Property | SpecCheck
     number: int
     part: Part
     decided: Decided
@@ -72,7 +97,7 @@ class _Known:
 
     @property
     def key(self) -> str:
-        return f"{self.prop.id}/{self.number}"
+        return f"{self.prop.id}/{self.prop.needs_request}/{self.number}"
 
     @property
     def size(self) -> int:
@@ -103,33 +128,62 @@ class Judge:
     def judged(self, mutant: Mutant) -> Kill | None:
         """The first kill, cheap properties first; None where the mutant survives."""
         subjects = {follow: self._mutant_subject(mutant, follow=follow) for follow in (False, True)}
+        # Each list once: many claims are of one property.
+        every = {(p.id, p.needs_request): _parts(p, subjects[p.needs_request]) for p in {k.prop for k in self.known}}
         weaker: Kill | None = None
         for known in self.known:
             subject = subjects[known.prop.needs_request]
             if subject is None:
                 continue
-            how = _noticed(known, subject, self._trail(known))
+            how = _noticed(known, every[known.prop.id, known.prop.needs_request], subject, self._trail(known))
             if how == "counterexample":
                 weaker = weaker or Kill(how, known.prop.id)
             elif how:
                 return Kill(how, known.prop.id)
         return weaker
 
-    @cached_property
-    def known(self) -> Sequence[_Known]:
-        """Every claim as it is decided without a mutation, those of small slices first."""
-        found = []
-        for prop in catalogue().values():
-            subject = self._subjects[prop.needs_request]
-            if prop.applies(subject.protocol) is not None:
-                continue
-            for number, part in enumerate(prop.claims(subject.protocol, subject.spec)):
-                decided = decide_part(subject, part, Trail(f"{prop.id}/{number}", self._hints))
-                found.append(_Known(prop, number, part, decided, _is_empty(subject, part.claim)))
-        return sorted(found, key=lambda k: (k.size, k.key))
+    def same(self, mutant: Mutant) -> str | None:
+        """Why the mutant is the same spec after all; None where that is not proved."""
+        reasons = dict[str, None]()
+        for follow in (False, True):
+            subject = self._mutant_subject(mutant, follow=follow)
+            reason = None if subject is None else self._same[follow].reason(subject.spec)
+            if subject is not None and reason is None:
+                return None
+            reasons |= {reason: None} if reason else {}
+        return "; ".join(reasons)
 
     @cached_property
-    def _subjects(self) -> dict[bool, GivenSubject]:
+    def _same(self) -> Mapping[bool, Same]:
+        claims = [part.claim for _, _, part in self._claims]
+        return {follow: Same(self._subjects[follow], claims) for follow in (False, True)}
+
+    @cached_property
+    def _claims(self) -> Sequence[tuple[Property | SpecCheck, int, Part]]:
+        """Every claim that has a meaning here, of the catalogue and of the spec itself."""
+        found: list[tuple[Property | SpecCheck, int, Part]] = []
+        every: list[Property | SpecCheck] = [*catalogue().values(), *CHECKS]
+        for prop in every:
+            subject = self._subjects[prop.needs_request]
+            if prop.applies(subject.protocol) is None:
+                parts = prop.claims(subject.protocol, subject.spec)
+                found += [(prop, number, part) for number, part in enumerate(parts)]
+        return found
+
+    @cached_property
+    def known(self) -> Sequence[_Known]:
+        """Every claim as it is decided without a mutation: of the catalogue, then of the spec; small slices first."""
+        found = []
+        for prop, number, part in self._claims:
+            subject = self._subjects[prop.needs_request]
+            decided = decide_part(subject, part, Trail(f"{prop.id}/{prop.needs_request}/{number}", self._hints))
+            if isinstance(prop, Property) or decided.verdict is prop.expected:
+                found.append(_Known(prop, number, part, decided, is_empty(subject, part.claim)))
+        # What a property notices is no news of the spec's own claims.
+        return sorted(found, key=lambda k: (isinstance(k.prop, SpecCheck), k.size, k.key))
+
+    @cached_property
+    def _subjects(self) -> Mapping[bool, GivenSubject]:
         return {follow: self._subject(self.profile, follow, None) for follow in (False, True)}
 
     def _subject(self, profile: Profile, follow: bool, given: Spec | None) -> GivenSubject:  # noqa: FBT001
@@ -151,9 +205,13 @@ class Judge:
         return Trail(key, Hints(runs, ranks, {key: known.decided}, self._shared))  # type: ignore[arg-type]
 
 
-def _noticed(known: _Known, subject: GivenSubject, trail: Trail) -> str | None:
-    parts = list(known.prop.claims(subject.protocol, subject.spec))
-    if len(parts) <= known.number:
+def _parts(prop: Property | SpecCheck, subject: GivenSubject | None) -> list[Part]:
+    return [] if subject is None else list(prop.claims(subject.protocol, subject.spec))
+
+
+def _noticed(known: _Known, parts: Sequence[Part], subject: GivenSubject, trail: Trail) -> str | None:
+    # By name too: where an action is no longer there, neither is what is said of it.
+    if len(parts) <= known.number or parts[known.number].about != known.part.about:
         return "verdict"
     part = parts[known.number]
     try:
@@ -162,7 +220,7 @@ def _noticed(known: _Known, subject: GivenSubject, trail: Trail) -> str | None:
         decided = decide_part(subject, part, trail)
         if decided.verdict is not known.decided.verdict:
             return "verdict"
-        if decided.verdict is Verdict.PROVED and not known.empty and _is_empty(subject, part.claim):
+        if decided.verdict is Verdict.PROVED and not known.empty and is_empty(subject, part.claim):
             return "vacuous"
         return _other_run(known, decided, subject)
     except SpecError:
@@ -189,41 +247,6 @@ def _slice(subject: GivenSubject, claim: Claim) -> Slice:
     if isinstance(claim, EachStep) and breakable(subject.spec, claim):
         steps = frozenset(a.name for a in subject.spec.actions) - claim.but
     return subject.slice(*terms(claim), steps=steps)
-
-
-def _speaks_of(claim: Claim) -> Always | EachStep | None:
-    """That what the claim speaks of never comes; None where it speaks of every state or step."""
-    if isinstance(claim, LeadsTo):
-        return Always(neg(claim.pending))
-    if isinstance(claim, FinitelyOften):
-        return EachStep(neg(conj(claim.during, claim.event)))
-    if not z3.is_implies(claim.holds):
-        return None
-    antecedent = neg(claim.holds.arg(0))
-    return Always(antecedent) if isinstance(claim, Always) else EachStep(antecedent, claim.but)
-
-
-def _is_empty(subject: GivenSubject, claim: Claim) -> bool:
-    """It is proved that what the claim speaks of never comes. A random run that shows it is the cheap answer."""
-    never = _speaks_of(claim)
-    if never is None or _seen(subject, never):
-        return False
-    return decide_part(subject, Part(never)).verdict is Verdict.PROVED
-
-
-def _seen(subject: GivenSubject, never: Always | EachStep) -> bool:
-    samples = subject.walks.samples
-    if isinstance(never, Always):
-        holds = subject.interpreter.holds(never.holds)
-        return not all(map(holds, samples.states))
-    step_holds = over(never.holds)
-    for run in samples.runs:
-        before = samples.initial
-        for step in run:
-            if step.action not in never.but and not step_holds(before, step.state):
-                return True
-            before = step.state
-    return False
 
 
 def _other_run(known: _Known, decided: Decided, subject: GivenSubject) -> str | None:

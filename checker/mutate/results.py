@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import msgspec
 
 SCHEMA = 1
-EQUIVALENT = Path(__file__).parent / "equivalent.toml"
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """One mutant. `how` and `property` say what killed it; for a survivor they are empty, and `reason` may say why."""
+    """One mutant. `how`, `property` and `place` say what killed it, and where.
+
+    `property` may be `bookkeeping` or `reachability`: a claim about the spec itself (spec.soundness). For a survivor
+    they are empty; `reason` then says why it is equivalent, where that is proved.
+    """
 
     mutant: str
     kind: str
@@ -22,10 +23,14 @@ class Outcome(msgspec.Struct, frozen=True):
     property: str = ""
     reason: str = ""
     seconds: float = 0.0
+    place: str = ""
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The whole answer. `mutants` is how many there are, of which `outcomes` holds the sample that was tried."""
+    """The whole answer. `mutants` is how many there are, of which `outcomes` holds the sample that was tried.
+
+    `places` are the configurations in which they were tried, where there were several; `configuration` is the first.
+    """
 
     schema: int
     profile: str
@@ -35,36 +40,19 @@ class Report(msgspec.Struct, frozen=True):
     mutants: int
     outcomes: Sequence[Outcome]
     complete: bool = True
+    places: Sequence[str] = ()
 
     @property
     def killed(self) -> Sequence[Outcome]:
-        """Those that some property noticed."""
+        """Those that some claim noticed."""
         return [o for o in self.outcomes if o.killed]
 
     @property
     def equivalent(self) -> Sequence[Outcome]:
-        """Survivors that take the same steps as the spec."""
+        """Survivors that are proved to take the same steps as the spec, in each place."""
         return [o for o in self.outcomes if not o.killed and o.reason]
 
     @property
     def survived(self) -> Sequence[Outcome]:
-        """The other survivors: a property is missing, or is refuted already."""
+        """The other survivors: nothing that is claimed needs the fact that was removed."""
         return [o for o in self.outcomes if not o.killed and not o.reason]
-
-
-class _Judged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An entry of equivalent.toml: the configurations and mutants that it speaks of, and why these are equivalent."""
-
-    where: Sequence[str]
-    reason: str
-    mutants: Sequence[str]
-
-
-class _List(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    equivalent: Sequence[_Judged]
-
-
-def reasons(place: str, path: Path = EQUIVALENT) -> Mapping[str, str]:
-    """Why mutants of one configuration (`loop mode storage`) are equivalent, by their names."""
-    found = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _List)
-    return {mutant: judged.reason for judged in found.equivalent if place in judged.where for mutant in judged.mutants}

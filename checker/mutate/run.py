@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from checker import workers
-from checker.mutate.results import SCHEMA, Outcome, Report, reasons
-from spec.profile import Configuration, Profile
+from checker.mutate.results import SCHEMA, Outcome, Report
 
 if TYPE_CHECKING:
+    from checker.mutate.judge import Judge
     from checker.mutate.mutants import Mutant
+    from checker.mutate.suite import Place
 
 
 @dataclass(frozen=True)
 class Request:
-    """What to mutate. `sample` is how many mutants to try, None for all."""
+    """Where to mutate: the places in the order in which they are tried. `sample` is how many mutants, None for all."""
 
-    profile: Profile
-    configuration: Configuration
+    places: Sequence[Place]
     sample: int | None = None
     seed: int = 0
     workers: int = 1
@@ -42,9 +42,11 @@ def mutate(request: Request, progress: Callable[[int, int], None] | None = None)
     except KeyboardInterrupt:
         complete = False
     outcomes = [found[n] for n in sorted(found)]
-    place = {"loop": request.configuration.loop, **request.configuration.as_dict()}
-    names = request.profile.applied
-    return Report(SCHEMA, request.profile.name, names, place, request.seed, total, outcomes, complete)
+    first = request.places[0]
+    place = {"loop": first.configuration.loop, **first.configuration.as_dict()}
+    places = [one.name for one in request.places] if len(request.places) > 1 else []
+    names = first.profile.applied
+    return Report(SCHEMA, first.profile.name, names, place, request.seed, total, outcomes, complete, places)
 
 
 Message = tuple[int, Outcome | None, int, int]
@@ -58,23 +60,28 @@ def _in_worker(request: Request, share: int) -> Iterator[Message]:
     from checker.mutate.judge import Judge  # noqa: PLC0415
 
     z3.z3.Z3_DEBUG = False  # as in checker.verify
-    judge = Judge(request.profile, request.configuration, request.seed)
-    every = judge.mutants()
+    judges = {place.name: Judge(place.profile, place.configuration, request.seed) for place in request.places}
+    have = {name: frozenset(judge.mutants()) for name, judge in judges.items()}
+    every = list(dict.fromkeys(mutant for judge in judges.values() for mutant in judge.mutants()))
     tried = sampled(every, request)
     yield -1, None, len(every), len(tried)
-    c = request.configuration
-    known = reasons(f"{c.loop} {c.mode} {c.storage}")
     for number in range(share, len(tried), request.workers):
-        start = time.perf_counter()
         mutant = tried[number]
-        kill = judge.judged(mutant)
-        seconds = round(time.perf_counter() - start, 2)
+        here = {name: judge for name, judge in judges.items() if mutant in have[name]}
+        yield number, outcome_of(mutant, here), len(every), len(tried)
+
+
+def outcome_of(mutant: Mutant, judges: Mapping[str, Judge]) -> Outcome:
+    """In the first place where some claim notices it. Where it is the same spec none can; so in each: equivalent."""
+    start, reasons = time.perf_counter(), []
+    for place, judge in judges.items():
+        reasons.append(judge.same(mutant))
+        kill = None if reasons[-1] else judge.judged(mutant)
         if kill:
-            outcome = Outcome(str(mutant), mutant.kind, True, kill.how, kill.property_id, seconds=seconds)  # noqa: FBT003
-        else:
-            reason = known.get(str(mutant), "")
-            outcome = Outcome(str(mutant), mutant.kind, False, reason=reason, seconds=seconds)  # noqa: FBT003
-        yield number, outcome, len(every), len(tried)
+            seconds = round(time.perf_counter() - start, 2)
+            return Outcome(str(mutant), mutant.kind, True, kill.how, kill.property_id, "", seconds, place)  # noqa: FBT003
+    reason = (reasons[0] or "") if all(reasons) else ""
+    return Outcome(str(mutant), mutant.kind, False, reason=reason, seconds=round(time.perf_counter() - start, 2))  # noqa: FBT003
 
 
 def sampled(mutants: Sequence[Mutant], request: Request) -> list[Mutant]:

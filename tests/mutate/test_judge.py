@@ -7,12 +7,15 @@ import pytest
 from checker.mutate.judge import Judge, Kill
 from checker.mutate.mutants import Mutant
 from checker.mutate.results import SCHEMA, Outcome, Report
-from checker.mutate.run import Request, mutate, sampled
+from checker.mutate.run import Request, mutate, outcome_of, sampled
 from checker.mutate.show import lines
-from spec.profile import Configuration, load_profile
+from checker.mutate.suite import Place, suite
+from spec.profile import Configuration, bundled_profiles, load_profile
 
 PROFILE = load_profile("sglang-0.5.23").with_remedies(["all"])
 PLACE = Configuration("normal", "retract", "none")
+HERE = (Place(PROFILE, PLACE),)
+REJECTED = {"rejected-blocking-drain", "rejected-retrying-reap-unbounded"}
 
 
 @pytest.fixture(scope="module")
@@ -23,12 +26,15 @@ def judge() -> Judge:
 KILLED = {
     Mutant("update", "Pause", "waiting unchanged"): Kill("verdict", "requests-conserved"),
     Mutant("guard", "FlushGranted", "drop gate flush"): Kill("verdict", "flush-only-when-quiescent"),
-    Mutant("gate", "deferred_flush", "weaken write_through_ready = 0"): Kill("verdict", "flush-only-when-quiescent"),
+    Mutant("gate", "deferred_flush", "weaken write_through_ready = 0"): Kill("verdict", "deferred-flush-agrees"),
     Mutant("update", "DeferFlush", "deferred_pending unchanged"): Kill("vacuous", "control-answered"),
     Mutant("step", "loops.normal.paused", "drop 1 reap"): Kill("verdict", "paused-flush-succeeds"),
     Mutant("step", "loops.normal.paused", "drop 2 record"): Kill("verdict", "idle-is-true"),
     Mutant("fairness", "DeviceDone(load_back.submitted)", "none"): Kill("verdict", "paused-flush-succeeds"),
     Mutant("update", "ArriveLate", "mine_ahead unchanged"): Kill("refused", "abort-answered"),
+    # What only claims read is noticed by a claim about the spec itself.
+    Mutant("update", "Unpark", "mine_waiting unchanged"): Kill("verdict", "bookkeeping"),
+    Mutant("guard", "FlushRefused", "drop ~gate flush"): Kill("verdict", "flush-tells-truth"),
 }
 
 
@@ -63,15 +69,15 @@ def test_one_mutant_teaches_the_next_nothing(judge: Judge) -> None:
 
 def test_a_sample_is_chosen_by_the_seed_alone(judge: Judge) -> None:
     every = judge.mutants()
-    one, two = (sampled(every, Request(PROFILE, PLACE, 6, seed, workers)) for seed, workers in ((1, 1), (1, 2)))
+    one, two = (sampled(every, Request(HERE, 6, seed, workers)) for seed, workers in ((1, 1), (1, 2)))
     assert one == two
     assert len(one) == 6
-    assert one != sampled(every, Request(PROFILE, PLACE, 6, 2))
-    assert sampled(every, Request(PROFILE, PLACE)) == every
+    assert one != sampled(every, Request(HERE, 6, 2))
+    assert sampled(every, Request(HERE)) == every
 
 
 def test_workers_agree_with_the_judge(judge: Judge) -> None:
-    request = Request(PROFILE, PLACE, sample=4, seed=3, workers=2)
+    request = Request(HERE, sample=4, seed=3, workers=2)
     report = mutate(request)
     assert report.complete
     assert report.mutants == len(judge.mutants())
@@ -80,6 +86,24 @@ def test_workers_agree_with_the_judge(judge: Judge) -> None:
     for mutant, outcome in zip(tried, report.outcomes, strict=True):
         kill = judge.judged(mutant)
         assert (outcome.how, outcome.property) == ((kill.how, kill.property_id) if kill else ("", ""))
+
+
+def test_a_mutant_is_judged_where_it_acts(judge: Judge) -> None:
+    # A normal loop has no result that waits: what the device does to it is another loop's.
+    there = Place(PROFILE, Configuration("overlap", "retract", "none"))
+    mutant = Mutant("update", "ForwardDone", "forward_busy unchanged")
+    assert mutant not in judge.mutants()
+    other = Judge(there.profile, there.configuration)
+    assert mutant in other.mutants()
+    outcome = outcome_of(mutant, {there.name: other})
+    assert (outcome.killed, outcome.place) == (True, there.name)
+
+
+def test_the_suite_has_every_bundled_profile() -> None:
+    names = {place.profile.name for place in suite()}
+    # Of the rejected designs one: they are the bundled profile with other steps.
+    assert {name for name in bundled_profiles() if name not in names} == REJECTED
+    assert len({place.name for place in suite()}) == len(suite())
 
 
 def test_text_tells_survivors_with_their_place() -> None:
@@ -94,6 +118,7 @@ def test_text_tells_survivors_with_their_place() -> None:
         "mine, all: loop normal, mode retract, storage none",
         "3 of 90 mutants, seed 7",
         "  killed        1 (33.3%): verdict 1",
+        "    by a property 1",
         "  equivalent    1, so that 50.0% of the others are killed",
         "  survived      1",
         "    guard        1 of    1 killed",

@@ -34,6 +34,7 @@ def test_json_and_exit_code() -> None:
         (("--storage", "disk"), "valid names: file, none"),
         (("--loop", "norml"), "did you mean 'normal'"),
         (("--sample", "0"), "--sample"),
+        (("--suite",), "--suite has its own profiles"),
     ],
 )
 def test_bad_input_is_exit_code_2(arguments: tuple[str, ...], says: str) -> None:
