@@ -84,10 +84,11 @@ def spoiled(
     with Server(options) as server:
         engine = Spoiled(server, models, folder)
         yield engine
-    writer = request.config.get_terminal_writer()
-    writer.line(f"\n{len(engine.found)} planted defects, by what each was reported:")
-    for name, (reported, when) in engine.found.items():
-        writer.line(f"  {name:32} {reported:28} {when}")
+    writer, capture = request.config.get_terminal_writer(), request.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        writer.line(f"\n{len(engine.found)} planted defects, by what each was reported:")
+        for name, (reported, when) in engine.found.items():
+            writer.line(f"  {name:32} {reported:28} {when}")
 
 
 @pytest.fixture
