@@ -71,10 +71,7 @@ def _check_sets(profile: Profile, text: str) -> None:
     def fail(keys: tuple[str, ...], problem: str) -> None:
         raise ProfileError(profile.path, ".".join(keys), problem, line_of(text, keys))
 
-    wanted = {*_GATES, *gates_of_controls(profile)}
-    if odd := set(profile.gates) ^ wanted:
-        names = ", ".join([*_GATES, *sorted(wanted - {*_GATES})])
-        fail(("gates", min(odd)), f"must be exactly {names}; they are {', '.join(profile.gates)}")
+    _check_gates(profile, text)
     # Without a host tier there is nothing to copy to, and no storage behind it.
     if "host" in profile.flush.clears and (missing := [name for name in _LEDGERS if name not in profile.ledgers]):
         fail(("ledgers", missing[0]), f"missing; there are {', '.join(profile.ledgers)}")
@@ -89,6 +86,20 @@ def _check_sets(profile: Profile, text: str) -> None:
             fail(("loops", name, "chains"), "needs result_queue: what a launch is chained to is queued there")
         if loop.paused and not loop.honours_pause:
             fail(("loops", name, "paused"), "must be empty: a loop that does not honour the pause has no paused pass")
+
+
+def _check_gates(profile: Profile, text: str) -> None:
+    """Those that the model needs, and one for each control request that says so."""
+
+    def fail(keys: tuple[str, ...], problem: str) -> None:
+        raise ProfileError(profile.path, ".".join(keys), problem, line_of(text, keys))
+
+    wanted = {*_GATES, *gates_of_controls(profile)}
+    if odd := set(profile.gates) ^ wanted:
+        names = ", ".join([*_GATES, *sorted(wanted - {*_GATES})])
+        if (own := min(odd)) not in {*profile.gates, *_GATES}:
+            fail(("controls", own), f"needs a gate of its own: gates.{own} is missing")
+        fail(("gates", min(odd)), f"must be exactly {names}; they are {', '.join(profile.gates)}")
 
 
 def _check_stages(profile: Profile, text: str) -> None:

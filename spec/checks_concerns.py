@@ -113,6 +113,9 @@ def problems(profile: Profile) -> Iterator[Problem]:
                 yield ("ledgers", name, "moves"), f"{move.by} makes no move of this ledger"
     yield from _of_controls_problems(profile)
     yield from _of_tiers_problems(profile)
+    released = {"reject" in holding.released_by for holding in profile.holdings.values()}
+    if profile.requests.rejected_after_lookup and len(released) > 1:
+        yield ("holdings",), "must agree about reject: a lookup that is rejected has one thread"
     if profile.update.flush == "waits" and profile.update.lock in {"pause", "requests", "one-shot"}:
         yield ("update", "lock"), f"{profile.update.lock!r} is asked before a flush, and this one waits for its gate"
 
@@ -131,8 +134,9 @@ def _of_controls_problems(profile: Profile) -> Iterator[Problem]:
         yield ("controls", "resume"), "needs controls.release: nothing else releases memory"
     if controls.attach and not controls.detach:
         yield ("controls", "attach"), "needs controls.detach: a storage is attached from the start"
-    if (controls.detach or controls.clear) and profile.configuration.storage != ("file",):
-        yield ("configuration", "storage"), "must be file alone beside controls that detach or clear it"
+    stored = "detach" if controls.detach else "clear" if controls.clear else ""
+    if stored and profile.configuration.storage != ("file",):
+        yield ("controls", stored), "needs configuration.storage to be file alone"
     if controls.detach and profile.requests.rejected_after_lookup:
         yield ("controls", "detach"), "is not modelled beside requests.rejected_after_lookup"
 

@@ -132,8 +132,11 @@ class Concern:
     def created(self, s: Draft, ledger: Ledger, count: NatTerm) -> None:
         """`count` new entries of this ledger."""
 
+    def submitted(self, s: Draft, ledger: Ledger, count: NatTerm) -> None:
+        """`count` entries of this ledger have gone from its first stage to a device."""
+
     def left(self, s: Draft, ledger: Ledger, count: NatTerm, how: str) -> None:
-        """`count` entries ended: `retire`, `revoke`. An abort, a cut, a flush and a detachment tell of their own."""
+        """`count` entries ended: `retire`, `revoke`, `detach`. An abort, a cut and a flush tell of their own."""
 
     def cut(self, s: Draft, count: NatTerm) -> None:
         """Admission ended `count` lookups whose threads go on."""

@@ -109,6 +109,8 @@ class FlushFacts:
     source: str
     clears: tuple[str, ...]
     joins_storage_threads: bool
+    outwaits_threads: bool = False
+    """Whether its gate waits for storage threads whose entry is gone."""
     drops: tuple[str, ...] = ()
     """The ledgers whose entries it ends: they read and write nothing."""
 
@@ -145,6 +147,10 @@ class RequestFacts:
     """Whether a limit on queued requests is set, which a retract applies to requests that were running."""
     clocks_count_pause: bool = False
     """Whether a time-out of waiting requests is set, which goes on while paused."""
+    aborts_parked: bool = False
+    """Whether an abort ends a request that is parked at the tokenizer's gate."""
+    aborts_paused: bool = False
+    """Whether an abort ends a request of a paused engine's batch at once, and not with its next result."""
     retract_keeps_kv: bool = False
     """Whether a retracted request waits with its KV and goes on from it."""
     rejected_after_lookup: bool = False

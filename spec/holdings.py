@@ -99,11 +99,9 @@ class Detaching(Concern):
         if facts is None:
             return
         s.when(*(part for term in facts.waits_for for part in self.steps.gate_term(s, term)))
-        ledgers = [self.steps.ledgers[name] for name in facts.clears]
-        for concern in self.steps.concerns:
-            if isinstance(concern, Holdings) and "detach" in concern.facts.released_by:
-                concern.left(s, ledgers[0], total(*(x.entries(s) for x in ledgers)), "detach")
-        for ledger in ledgers:
+        for ledger in (self.steps.ledgers[name] for name in facts.clears if name in self.steps.ledgers):
+            for concern in self.steps.concerns:
+                concern.left(s, ledger, ledger.entries(s), "detach")
             ledger.clear(s)
 
 
@@ -125,6 +123,7 @@ class Rejecting(Concern):
         holdings = [concern for concern in self.steps.concerns if isinstance(concern, Holdings)]
         for holding in holdings:
             holding.looked_up(s, nat(1))
+        # A profile in which they differ about it is refused.
         if all("reject" in holding.facts.released_by for holding in holdings):
             s.prefetch_orphan += 1
             for holding in holdings:

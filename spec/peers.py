@@ -20,7 +20,9 @@ ALIGNED = "ranks-aligned"
 class Peer(Concern):
     """The other rank of a pair that takes the same steps.
 
-    Of the ledger that each has of its own the other has `peer_lacks` entries fewer, and `peer_ready` are done there.
+    Of the ledger that each has of its own the other has `peer_lacks` entries fewer; `peer_busy` of those submitted are
+    not done there, among them, for ever, those that it lacks. Each rank counts the collectives that it `entered` and
+    the events that it `consumed`.
     """
 
     def __init__(self, steps: Steps, facts: Peers) -> None:
@@ -31,18 +33,19 @@ class Peer(Concern):
 
     def variables(self) -> Iterable[Variable]:
         """What the other rank has, and what has gone apart."""
-        counts = ("peer_ready", "peer_lacks", "peer_short")
+        counts = ("peer_busy", "peer_lacks", "peer_short")
         yield from (Variable(name, Sort.NAT) for name in counts)
         yield Variable("peer_forward", Sort.BOOL)
-        yield from (Variable(name, Sort.BOOL, ghost=True) for name in ("entered_apart", "consumed_apart"))
+        ghosts = ("entered", "peer_entered", "consumed", "peer_consumed")
+        yield from (Variable(name, Sort.NAT, ghost=True) for name in ghosts)
 
     def claims(self, property_id: str) -> Iterable[Part]:
         """Both enter the same collectives, consume the same events, have the same entries and the same batch."""
         if property_id != ALIGNED:
             return
         s = self.steps.now
-        yield Part(Always(neg(s.entered_apart)), "collectives")
-        yield Part(Always(neg(s.consumed_apart)), "events")
+        yield Part(Always(s.entered == s.peer_entered), "collectives")
+        yield Part(Always(s.consumed == s.peer_consumed), "events")
         yield Part(Always(s.peer_lacks == 0), "entries")
         yield Part(Always(s.peer_short == 0), "batch")
         loads = self.steps.variables["loads"].next
@@ -57,8 +60,8 @@ class Peer(Concern):
 
     def PeerCopyDone(self, s: Draft) -> None:
         """A copy that was submitted on both ranks is done on the other."""
-        s.when(s.peer_ready + s.peer_lacks < self.ledger.entries(s, ("submitted", "ready")))
-        s.peer_ready += 1
+        s.when(s.peer_busy > s.peer_lacks)
+        s.peer_busy -= 1
 
     def PeerForwardDone(self, s: Draft) -> None:
         """Its forward has left its device."""
@@ -85,24 +88,37 @@ class Peer(Concern):
         """A reap ends as many as are done on both."""
         if ledger.name != self.ledger.name or move.to != "retired" or self.facts.acks != "agreed":
             return None
-        return least(s[ledger.counter(move.from_)], s.peer_ready)
+        return least(s[ledger.counter(move.from_)], self._done(s))
 
     def left(self, s: Draft, ledger: Ledger, count: NatTerm, how: str) -> None:
         """The other rank consumes what it consumes, if it enters at all."""
         if ledger.name != self.ledger.name or how != "retire":
             return
+        done = self._done(s) + count  # as it was before
+        s.consumed += count
         if self.facts.acks == "agreed":
-            s.peer_ready = minus(s.peer_ready, count)
+            s.peer_consumed += least(count, done)
         else:
-            s.consumed_apart = disj(s.consumed_apart, s.peer_ready != count)
-            s.peer_ready = nat(0)
+            s.peer_consumed += done
+            s.peer_busy = self.ledger.entries(s, ("submitted", "ready"))
+
+    def submitted(self, s: Draft, ledger: Ledger, count: NatTerm) -> None:
+        """The copies begin on both ranks."""
+        if ledger.name == self.ledger.name:
+            s.peer_busy += count
+
+    def _done(self, s: Draft) -> NatTerm:
+        """How many copies are done on the other rank."""
+        return minus(self.ledger.entries(s, ("submitted", "ready")), s.peer_busy)
 
     def pass_begins(self, s: Draft, steps: Sequence[str]) -> None:
         """Each rank decides by itself whether it enters the collective of the reap."""
-        if self.facts.enters == "in-flight" and "reap" in steps:
-            mine = self.ledger.entries(s)
-            apart = conj(mine > 0, mine <= s.peer_lacks)
-            s.entered_apart = disj(s.entered_apart, apart)
+        if "reap" not in steps:
+            return
+        one, mine = nat(1), self.ledger.entries(s)
+        always = self.facts.enters == "always"
+        s.entered += one if always else ite(mine > 0, one, nat(0))
+        s.peer_entered += one if always else ite(mine > s.peer_lacks, one, nat(0))
 
     def launched(self, s: Draft) -> None:
         """Both launch."""

@@ -57,7 +57,7 @@ class Primitives(Steps):
         flow.batch = s.running
         gates = [gate for x in self.concerns if (gate := x.gated(s)) is not None]
         able = s.waiting - ite(disj(*gates), nat(1), nat(0)) if gates else s.waiting
-        sure = able if (held := self.held_back(s)) is None else minus(able, held)
+        sure = able if (held := self.held_back(s, gates)) is None else minus(able, held)
         admitted = s.choose("admitted", low=ite(sure > 0, nat(1), nat(0)), high=able, meaning="requests admitted")
         if self.storage and self.profile.prefetch.cut_at_admission:
             self.cut(s)
@@ -101,7 +101,7 @@ class Primitives(Steps):
         batch = s.running > 0
         if load_back := self.ledgers.get("load_back"):
             for move in load_back.moves_by("launch"):
-                load_back.move_all(s, move)
+                self.submit(s, load_back, load_back.move_all(s, move))
         s.forwards = ite(batch, s.forwards + 1, s.forwards)
         s.last_batch = batch
         s.watched = batch
@@ -141,7 +141,7 @@ class Primitives(Steps):
         if write_through := self.ledgers.get("write_through"):
             self.begin(s, write_through, inserted)
             for move in write_through.moves_by("process"):
-                write_through.move_all(s, move, when=flow.result)
+                self.submit(s, write_through, write_through.move_all(s, move, when=flow.result))
         for concern in self.concerns:
             concern.finished(s, finished)
         self.start(s, "process", None, when=batch > 0)
@@ -158,7 +158,11 @@ class Primitives(Steps):
         if self.profile.requests.queue_limit:
             retracted -= self.turn_away(s, every)
         if self.mine:
+            again = s.mine_running
             self.mine.requeue(s, retracted)
+            if self.profile.prefetch.on_requeue:
+                for concern in self.concerns:
+                    concern.followed(s, again)
         if self.storage and self.profile.prefetch.on_requeue:
             tokens = self.profile.prefetch.threshold_tokens
             meaning = f"retracted requests with {tokens} or more uncached tokens"

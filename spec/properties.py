@@ -359,7 +359,7 @@ _PROPERTIES = (
     Property(
         "ready-work-retired",
         "safety",
-        "what is ready when a running pass begins is retired in that pass",
+        "what is ready when a running pass begins goes on in that pass: it is retired, or handed to the next stage",
         ready_work_retired,
     ),
     Property(

@@ -42,7 +42,7 @@ class Protocol(Updates):
             for name, facts in profile.ledgers.items()
             if facts.needs is None or {"storage": self.storage, "host": configuration.host_mode != "none"}[facts.needs]
         }
-        self.mine = MarkedRequest() if follow_request else None
+        self.mine = MarkedRequest(profile.requests) if follow_request else None
         self.concerns = concerns_of(self)
         self.variables = {variable.name: variable for variable in self._variables()}
         self.now = Draft(self.variables, "now")
@@ -172,6 +172,8 @@ class Protocol(Updates):
         s.paused = self.mode.sets_flag
         for step in self.mode.steps:
             self.primitive(step, s, Flow(result=s.result_pending if self.loop.result_queue else None, batch=s.running))
+        if self.mine:
+            self.mine.pause(s)
         if self.profile.watchdog.knows_pause:
             s.watched = conj(s.watched, neg(s.paused))
 
@@ -285,6 +287,8 @@ class Protocol(Updates):
         """Whether the gate is open (`Scheduler.is_fully_idle` with the caller's flags)."""
         facts = self.profile.gates[name]
         parts: list[BoolTerm] = [part for term in facts.waits_for for part in self.gate_term(s, term)]
+        if self.storage and self.profile.flush.outwaits_threads:
+            parts.append(s.prefetch_orphan == 0)
         if facts.waiting != "never":
             parts.append(s.waiting == 0 if facts.waiting == "always" else ite(s.paused, nat(0), s.waiting) == 0)
         return conj(*parts)

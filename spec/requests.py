@@ -11,11 +11,16 @@ from spec.terms import BoolTerm, NatTerm, conj, disj, ite, minus, nat, neg
 from spec.tla import Draft, Sort, Variable
 
 if TYPE_CHECKING:
+    from spec.facts import RequestFacts
     from spec.primitives import Primitives
 
 
 class MarkedRequest:
     """Where the followed request is, and how many tokens it still lacks."""
+
+    def __init__(self, facts: RequestFacts) -> None:
+        """`facts` say whom an abort reaches."""
+        self.facts = facts
 
     def variables(self) -> list[Variable]:
         """`mine_parked` at the tokenizer's gate, `mine_waiting` with `mine_ahead`, `mine_running` with `mine_todo`."""
@@ -43,8 +48,19 @@ class MarkedRequest:
     def AbortMine(self, s: Draft) -> None:
         """`abort_request`: a waiting request ends at once, a running one with its next result, a parked one not."""
         s.when(self.somewhere(s), neg(s.mine_abort))
-        gone = s.mine_waiting
-        s.waiting = ite(gone, s.waiting - 1, s.waiting)
+        waits, runs, parked = s.mine_waiting, conj(s.mine_running, s.paused), s.mine_parked
+        gone = disj(
+            waits,
+            *([runs] if self.facts.aborts_paused else []),
+            *([parked] if self.facts.aborts_parked else []),
+        )
+        s.waiting = ite(waits, s.waiting - 1, s.waiting)
+        if self.facts.aborts_paused:
+            s.running = ite(runs, s.running - 1, s.running)
+            s.mine_running = conj(s.mine_running, neg(gone))
+        if self.facts.aborts_parked:  # it came, and is answered
+            s.arrived = ite(parked, s.arrived + 1, s.arrived)
+            s.mine_parked = False
         s.answered = ite(gone, s.answered + 1, s.answered)
         s.mine_abort = neg(gone)
         s.mine_waiting = False
@@ -85,6 +101,15 @@ class MarkedRequest:
         s.mine_ahead = ite(s.mine_running, s.waiting + place, s.mine_ahead)
         s.mine_waiting = disj(s.mine_waiting, s.mine_running)
         s.mine_running = False
+
+    def pause(self, s: Draft) -> None:
+        """What was aborted before, and has not ended, ends with the pause, where an abort ends the paused at once."""
+        if self.facts.aborts_paused:
+            ended = conj(s.paused, s.mine_running, s.mine_abort)
+            s.running = ite(ended, s.running - 1, s.running)
+            s.answered = ite(ended, s.answered + 1, s.answered)
+            s.mine_running = conj(s.mine_running, neg(ended))
+            s.mine_abort = conj(s.mine_abort, neg(ended))
 
     def abort_all(self, s: Draft) -> None:
         """It leaves with all that wait, or with its next result if it runs."""

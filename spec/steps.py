@@ -18,7 +18,7 @@ from spec.ledger import RETIRED, Ledger
 from spec.profile import Profile
 from spec.requests import MarkedRequest
 from spec.split import split
-from spec.terms import BoolTerm, NatTerm, conj, disj, ite, least, nat, total
+from spec.terms import BoolTerm, NatTerm, conj, disj, ite, least, nat, neg, total
 from spec.tla import Draft, Variable
 
 
@@ -123,6 +123,8 @@ class Steps(ABC):
                 self.may_retry(s, source - taken)
         limits = [most for x in self.concerns if (most := x.most(s, ledger, move)) is not None]
         moved = ledger.move_some(s, move, reduce(least, limits)) if limits else ledger.move_all(s, move, taken)
+        if move.from_ == ledger.facts.stages[0] and move.to != RETIRED:
+            self.submit(s, ledger, moved)
         for concern in self.concerns:
             if taken is not None:
                 concern.left(s, ledger, source - taken, "revoke")
@@ -138,19 +140,29 @@ class Steps(ABC):
         for concern in self.concerns:
             concern.created(s, ledger, count)
 
-    def held_back(self, s: Draft) -> NatTerm | None:
-        """How many waiting requests are not admitted yet; None where none is held.
+    def held_back(self, s: Draft, gates: Sequence[BoolTerm] = ()) -> NatTerm | None:
+        """How many waiting requests may not be admitted yet, at most; None where none is held.
 
-        Where a request is followed none is: that each such entry ends is what `ledgers-drain` says.
+        A followed request that nothing gates may always be: whether its own lookup ends is what its gate says.
         """
-        found = [(x, x.facts.holds_back) for x in self.ledgers.values() if x.facts.holds_back and not self.mine]
-        return total(*(ledger.entries(s, stages) for ledger, stages in found)) if found else None
+        found = [(x, x.facts.holds_back) for x in self.ledgers.values() if x.facts.holds_back]
+        if self.profile.lookup_wait and self.storage:
+            found.append((self.ledgers["prefetch"], ()))
+        if not found:
+            return None
+        held = total(*(ledger.entries(s, stages) for ledger, stages in found))
+        return ite(conj(s.mine_waiting, neg(disj(*gates))), nat(0), held) if self.mine else held
 
     def end_with(self, s: Draft, event: str) -> None:
         """Every entry of the ledgers that end with this event."""
         for ledger in self.ledgers.values():
             if event in ledger.facts.ends_with:
                 ledger.clear(s)
+
+    def submit(self, s: Draft, ledger: Ledger, count: NatTerm) -> None:
+        """Every concern is told of `count` entries that a pass has handed to a device."""
+        for concern in self.concerns:
+            concern.submitted(s, ledger, count)
 
     def stored(self, s: Draft, count: NatTerm) -> NatTerm:
         """`count`, or none where no storage is attached."""

@@ -39,8 +39,7 @@ def liveness(subject: Subject, part: Part, claim: LeadsTo | FinitelyOften, piece
     if isinstance(claim, LeadsTo):
         found, refutation = _leads_to(claim, piece, trail)
     else:
-        found = _finitely(claim, piece)
-        refutation = None if isinstance(found, Proof) else refute_finitely_often(piece.unrolling, claim)
+        found, refutation = _finitely(claim, piece)
     if refutation:
         return refuted(subject, part, piece, refutation)
     if isinstance(found, Proof):
@@ -50,13 +49,17 @@ def liveness(subject: Subject, part: Part, claim: LeadsTo | FinitelyOften, piece
     return Decided(part, Verdict.UNKNOWN, "ranking", system, note=note)
 
 
-def _finitely(claim: FinitelyOften, piece: Slice) -> Proof | Gap:
-    found: Proof | Gap = _NOT_TRIED
+def _finitely(claim: FinitelyOften, piece: Slice) -> tuple[Proof | Gap, Refutation | None]:
+    """Cheap before dear: plain ranks, lassos, wider templates."""
+    lemmas: Sequence[BoolTerm] = ()
     for lemmas in piece.lemma_sets():
-        found = prove_finitely_often(piece.system, claim, lemmas)
+        found = prove_finitely_often(piece.system, claim, lemmas, slice(0, 2))
         if isinstance(found, Proof):
-            break
-    return found
+            return found, None
+    refutation = refute_finitely_often(piece.unrolling, claim)
+    if refutation:
+        return _NOT_TRIED, refutation
+    return prove_finitely_often(piece.system, claim, lemmas), None
 
 
 def _leads_to(claim: LeadsTo, piece: Slice, trail: Trail) -> tuple[Proof | Gap, Refutation | None]:

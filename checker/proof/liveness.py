@@ -218,13 +218,18 @@ def _recurs(system: System, goal: _Goal, rank: tuple[Component, ...], name: str,
     return found if isinstance(found, Proof) else None
 
 
-def prove_finitely_often(system: System, claim: FinitelyOften, lemmas: Iterable[BoolTerm]) -> Proof | Gap:
-    """A rank that falls with every event and never rises: then events are finite in number, whatever is fair."""
+def prove_finitely_often(
+    system: System, claim: FinitelyOften, lemmas: Iterable[BoolTerm], tiers: slice = slice(0, None)
+) -> Proof | Gap:
+    """A rank over these tiers of templates that falls with every event and never rises.
+
+    Then events are finite in number, whatever is fair.
+    """
     lemmas = tuple(lemmas)
     region = conj(system.spec.naturals, *lemmas, claim.during)
     must = {n: over_step(system, t, claim.event) for n, t in system.transitions.items()}
     search = RankSearch(system, region, lambda t: t.primed(claim.during), must)
-    rank = tuple(search.run(slice(0, None)))
+    rank = tuple(search.run(tiers))
     if not search.waiting:
         return Proof(claim, lemmas, rank)
     name = min(search.waiting)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from checker.report.words import STAGES
+
 LEDGERS = ("write_through", "load_back", "backup", "prefetch")
+"""Those of every profile with host and storage, in the order in which they are shown; others follow."""
+_COUNTER = re.compile(rf"(?!mark_|mine_|has_|stale_)(\w+)_(?:{STAGES})")
 _WIDTH, _HEIGHT, _PAD = 320.0, 44.0, 4.0
 State = Mapping[str, int | bool]
 
@@ -38,7 +43,8 @@ class Chart:
 
 def charts(states: Sequence[State], stuck: str | None) -> list[Chart]:
     """A chart for each ledger that is ever in use; `stuck` names the one to mark."""
-    return [chart for name in LEDGERS for chart in _chart(name, states, stuck=name == stuck)]
+    others = [found[1] for state in states for name in state if (found := _COUNTER.fullmatch(name))]
+    return [chart for name in dict.fromkeys([*LEDGERS, *others]) for chart in _chart(name, states, stuck=name == stuck)]
 
 
 def _chart(ledger: str, states: Sequence[State], *, stuck: bool) -> Iterator[Chart]:

@@ -40,13 +40,52 @@ _KNOWN: Mapping[str, str] = {
     "mine_running": "the followed request runs",
     "mine_todo": "tokens that the followed request still lacks",
     "mine_abort": "an abort of the followed request is unresolved",
+    "mine_out": "the storage works for the followed request",
+    "mine_told": "the storage has said how much it has for the followed request",
+    "mine_found": "what the storage has for the followed request waits for a reap",
+    "mine_landed": "the KV of the followed request is read, its side pool not yet",
+    "mine_revoked": "too little was found for the followed request",
+    "refused": "requests that a pause turned away",
+    "update_blind": "an update read the flag before the pause had reached it",
+    "raised": "a handler has raised",
+    "counted_twice": "requests stand in two batches",
+    "doubled": "retracted requests stand in a queue that they will come to again",
+    "spinning": "the loop lets no storage thread run",
+    "wakes": "wakes under way from another replica",
+    "released": "the memory of weights and KV is released",
+    "detached": "the storage backend is detached",
+    "clears": "clears answered with success",
+    "session": "a weight-update session is open",
+    "loading": "a load waits for its sender, and the scheduler with it",
+    "turn": "a pass has run since the last load",
+    "partial": "a failed load has written the weights in part",
+    "kv_used": "pages that the allocator counts as used",
+    "kv_fresh": "requests of the last prefill",
+    "kv_ended": "requests that have ended and stand in the batch",
+    "kv_twice": "pages that were freed twice",
+    "freed_in_use": "pages were freed while an entry copied them",
+    "peer_busy": "copies that are not done on the other rank",
+    "peer_lacks": "entries that the other rank does not have",
+    "peer_short": "requests that the other rank has ended by its own clock",
+    "peer_forward": "the other rank's forward is on its device",
+    "entered": "collectives that this rank has entered",
+    "peer_entered": "collectives that the other rank has entered",
+    "consumed": "events that this rank has consumed",
+    "peer_consumed": "events that the other rank has consumed",
 }
+# The stages of the ledgers of bundled profiles: what ends with one is the counter of a ledger.
+STAGES = (
+    "queued|submitted|ready|query|hit|parked|loading|done|held|waiting|receiving|sending|compiling|copying|staged|lookup"
+    "|found|storing"
+)
 _PATTERNS: Sequence[tuple[re.Pattern[str], str]] = (
     (re.compile(r"mark_(\w+)_ahead"), "entries of {0} ahead of the followed one"),
     (re.compile(r"mark_(\w+)_([a-z]+)"), "the followed entry of {0} is {1}"),
     (re.compile(r"stale_(\w+)"), "{0} holds KV of the old weights"),
     (re.compile(r"has_(\w+)"), "{0} holds KV"),
-    (re.compile(r"(write_through|load_back|backup|prefetch)_([a-z]+)"), "entries of {0} that are {1}"),
+    (re.compile(r"held_(\w+)"), "units of {0} that lookups hold"),
+    (re.compile(r"wanted_(\w+)"), "a {0} was refused and is still wanted"),
+    (re.compile(rf"(\w+)_({STAGES})"), "entries of {0} that are {1}"),
 )
 
 

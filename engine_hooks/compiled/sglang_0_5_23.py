@@ -221,7 +221,7 @@ PROFILE = CompiledProfile(
     engine="sglang",
     engine_version="0.5.23",
     profile="sglang-0.5.23",
-    spec_digest="c037e98e2e9be84b",
+    spec_digest="5d76b60914be34a1",
     variables=(
         "paused",
         "flush_wanted",

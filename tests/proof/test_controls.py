@@ -6,7 +6,9 @@ import pytest
 from proof_desk import Desk
 
 from checker.reasons import Case, why
+from checker.workbench import Workbench
 from spec.profile import load_profile
+from spec.properties import catalogue
 from spec.protocol import Protocol
 
 BASE = "sglang-0.5.23"
@@ -38,6 +40,11 @@ FOUND = [
 
 # The same, with what repairs it, and how many claims are proved.
 REPAIRED = [
+    ("", "normal in_place none", ("abort-reaches-all",), "abort-answered", "", 1),
+    ("", "overlap retract none", ("abort-reaches-all",), "abort-answered", "", 1),
+    ("", "overlap in_place none", ("update-waits-for-forward",), "no-forward-during-load", "", 1),
+    ("", "normal retract file", ("flush-outwaits-threads",), SURVIVES, "prefetch", 1),
+    ("", "overlap retract file", (REAP, "flush-outwaits-threads"), FLUSH, "", 2),
     ("-controls", "normal retract file", (REAP, "controls-ignore-waiting"), GRANTED, "", 3),
     ("-controls", "overlap retract file", (REAP, "controls-ignore-waiting"), GRANTED, "attach", 1),
     ("-controls", "normal in_place file", ("controls-answer",), SURVIVES, "released", 1),
@@ -75,6 +82,15 @@ def test_found_beyond_the_founding_case(desk: Desk, case: tuple[str, str, tuple[
     profile = load_profile(BASE + more).with_remedies(remedies)
     case_ = Case(Protocol(profile, profile.place(place)), last.confirmed, last.part.about, last.method)
     assert why(property_id, case_).text.startswith(reason)
+
+
+def test_work_without_end_is_found_before_wide_ranks_are_tried() -> None:
+    passes = ["reap", "schedule", "launch", "process", "record"]
+    profile = load_profile(BASE).with_difference({"loops": {"normal": {"paused": passes}}})
+    bench = Workbench(profile, profile.place("normal in_place file"))
+    found = bench.decide(catalogue()["paused-work-ends"])[-1]
+    assert (found.verdict.value, found.method) == ("refuted", "fair-lasso")
+    assert bench.tally.queries < 600
 
 
 @pytest.mark.parametrize("case", REPAIRED, ids=_name)

@@ -12,13 +12,14 @@ from strangers import hostile_report, made_up, report_of
 
 from checker.digest import spec_digest
 from checker.explain import explanation
+from checker.report.curves import charts
 from checker.report.load import LIMIT, ResultFileError, load
 from checker.report.page import page
 from checker.report.places import Source
 from checker.report.render import html
 from checker.report.words import component, meaning, ranks
 from checker.results import EngineInfo
-from spec.profile import load_profile
+from spec.profile import bundled_profiles, load_profile
 from spec.protocol import Protocol
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -129,11 +130,17 @@ def test_what_is_open_and_what_is_missing_is_said():
     assert "Interrupted: the rest was not decided" in Tags(html(page(report, Source()))).text
 
 
-def test_each_variable_of_the_model_has_words():
-    profile = load_profile("sglang-0.5.23")
+@pytest.mark.parametrize("name", bundled_profiles())
+def test_each_variable_of_the_model_has_words(name):
+    profile = load_profile(name)
     for configuration, follow in product(profile.configurations(), (False, True)):
         names = [v.name for v in Protocol(profile, configuration, follow_request=follow).spec().variables]
         assert [n for n in names if not meaning(n)] == []
+
+
+def test_ledgers_of_any_profile_have_a_chart():
+    states = [{"grammar_compiling": 1, "mine_waiting": True}, {"grammar_ready": 1, "backup_queued": 1}]
+    assert [(chart.ledger, len(chart.curves)) for chart in charts(states, None)] == [("backup", 1), ("grammar", 2)]
 
 
 def test_ranks_in_words():

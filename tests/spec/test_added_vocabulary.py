@@ -76,6 +76,49 @@ def _load(tmp_path: Path, difference: str):
         (PEERS.replace('"always"', '"maybe"'), "peers.enters", "'maybe'; valid names: always, in-flight"),
         ('[set.waves]\nsource = "x"\npause = "soon"', "waves.pause", "'soon'; valid names: agreed, alone"),
         ('[set.threads]\nsource = "x"\nmany = 2', "threads.many", "unknown key; valid names: source"),
+        (
+            '[set.controls.release]\nsource = "x"\ngate = "moon"\nrefused = "fails"\nserves_on = true',
+            "controls.release.gate",
+            "'moon'; valid names: deferred_flush, flush, release",
+        ),
+        (
+            '[set.controls.release]\nsource = "x"\ngate = "release"\nrefused = "fails"\nserves_on = true',
+            "controls.release",
+            "needs a gate of its own: gates.release is missing",
+        ),
+        (
+            '[set.controls.resume]\nsource = "x"\nrefused = "fails"',
+            "controls.resume",
+            "needs controls.release: nothing else releases memory",
+        ),
+        (
+            '[set.controls.clear]\nsource = "x"\ngate = ""\nreports = true',
+            "controls.clear",
+            "needs configuration.storage to be file alone",
+        ),
+        (
+            '[set.update_session]\nsource = "x"\nwaits = "long"\nunfinished = "served"',
+            "update_session.waits",
+            "'long'; valid names: deadline, for-ever",
+        ),
+        (
+            '[set.tiers.images]\nsource = "x"\nfilled_by = ["luck"]\nflushed = true',
+            "tiers.images.filled_by",
+            "'luck'; valid names: admit, finish, retract",
+        ),
+        (
+            '[set.tiers.device]\nsource = "x"\nfilled_by = ["admit"]\nflushed = true',
+            "tiers.device",
+            "no tier of the model's own",
+        ),
+        ('[set.requeue]\nsource = "x"\nledger = "moon"', "requeue.ledger", "'moon'; valid names: backup"),
+        ('[set.ledgers.prefetch]\nneeds = "host"', "ledgers.prefetch.needs", "'host'; valid names: storage"),
+        (
+            '[set.ledgers.load_back]\nends_with = ["rain"]',
+            "ledgers.load_back.ends_with",
+            "'rain'; valid names: abort, retract",
+        ),
+        ("[set.loops.normal]\nchains = true", "loops.normal.chains", "needs result_queue"),
         ('[set.loops.normal]\nrunning = ["launch if work"]', "loops.normal.running", "launch takes no condition"),
         ('[set.pause.retract]\nsteps = ["schedule if work"]', "pause.retract.steps", "schedule takes no condition"),
         (

@@ -149,7 +149,7 @@ def test_a_broken_profile_names_line_and_key(tmp_path, change, key, line, says):
         ('[set.primitives]\nfoo = "x"', "'foo'; valid names: abort_all"),
         ("[set.ledgers.write_through]\nstages = []\nmoves = []\nmetric = {}", "at least one stage"),
         ('[set.ledgers.foo]\nsource = "x"\nreaper = "x"\nstages = ["a"]\nmetric = { a = "ready" }\nmoves = []',
-         "ledgers.foo.created_by: must be one of arrive, process, requeue"),
+         "ledgers.foo.created_by: must be one of arrive, process, queue, requeue"),
         ("set = 3", "must be a table"),
     ],
 )  # fmt: skip
