@@ -3,7 +3,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 GPU_PY := python3
 
-.PHONY: demo test test-core lint generate docs mutate seeds matrix bench bench-gpu clean
+.PHONY: demo test test-core lint generate docs mutate seeds matrix soak bench bench-gpu clean
 
 demo: $(VENV)/.core ## the founding case: refuted, then proved with the remedy
 	@tools/demo.sh
@@ -39,6 +39,9 @@ seeds: $(VENV)/.core ## everything of the bundled profile under twenty seeds; th
 
 matrix: $(VENV)/.core ## every bundled profile, kept and searched anew; growth; certificates; the figures are committed
 	$(PY) bench/matrix.py | tee bench/figures/matrix.txt
+
+soak: $(VENV)/.engine ## 2,000 pauses, updates and flushes under load on the real engine, each output compared
+	QUIESCE_SOAK_CYCLES=2000 $(PY) -m pytest -q tests/engine/test_soak.py
 
 bench: $(VENV)/.engine
 	$(PY) bench/run.py
