@@ -30,9 +30,16 @@ Values = tuple[Any, ...]
 class Tracer:
     """The trace of one scheduler."""
 
-    def __init__(self, read: Callable[[], Values], writer: TraceWriter, clock: Callable[[], float] = time.time) -> None:
-        """`read` gives the state now."""
+    def __init__(
+        self,
+        read: Callable[[], Values],
+        writer: TraceWriter,
+        clock: Callable[[], float] = time.time,
+        note: Callable[[], str] = str,
+    ) -> None:
+        """`read` gives the state now, `note` what else is to be said of it; empty by default."""
         self._read = read
+        self._note = note
         self._writer = writer
         self._clock = clock
         self._number = 0
@@ -42,12 +49,13 @@ class Tracer:
         self._at = 0.0
         self._dead = False
 
-    def did(self, do: Do, how: str = "", note: str = "") -> None:
+    def did(self, do: Do, how: str = "") -> None:
         """A step has just been taken."""
         if self._dead:
             return
         try:
-            self._take(do, how, note, self._read())
+            values = self._read()
+            self._take(do, how, self._note(), values)
         except Exception as error:  # noqa: BLE001 - a tracer must never end the watching
             self._fail(error)
 

@@ -60,6 +60,8 @@ class Judges:
         if fresh or key not in self._judges:
             relations = Relations(profile, header.loop, header.storage, self._allowed)
             self._judges[key] = Judge(relations, telling=fresh)
+        if unknown := [name for name in header.unobserved if name in self._judges[key].relations.variables]:
+            raise UnsupportedError(f"the engine could not be asked for {', '.join(unknown)}")
         return self._judges[key]
 
     def digest(self, header: TraceHeader) -> str:

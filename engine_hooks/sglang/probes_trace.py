@@ -68,9 +68,9 @@ class TraceReader:
         return tuple(values[name] for name in STATE_FIELDS)
 
     @property
-    def unmodelled(self) -> tuple[str, ...]:
-        """Terms of the engine's gate that were closed at the last reading and that no profile models."""
-        return self._seen.unmodelled
+    def unmodelled(self) -> str:
+        """Terms of the engine's gate that were closed at the last reading and that the profile does not model."""
+        return ", ".join(self._seen.unmodelled)
 
 
 _OWN = frozenset(("flush_wanted", "recorded_idle", "running", "prefetch_retry", "lookups"))
@@ -163,11 +163,11 @@ def traced(folder: Path, of: Traced, reader: StateReader | None, monitor: Monito
     header = TraceHeader(
         schema=SCHEMA, engine=own.engine, engine_version=own.engine_version, version=own.version, profile=own.profile,
         spec_digest=own.spec_digest, rank=own.rank._asdict(), loop=own.loop, remedies=own.remedies,
-        storage=of.storage[:_NAME_LENGTH], at=time.time(), part=1, first=1,
+        storage=of.storage[:_NAME_LENGTH], at=time.time(), part=1, first=1, unobserved=_unobserved(of.scheduler),
     )  # fmt: skip
     try:
         state = TraceReader(of.scheduler, reader, of.lookups, lambda: monitor.flush_wanted)
-        tracer = Tracer(state.read, TraceWriter(folder, str(own.rank), header))
+        tracer = Tracer(state.read, TraceWriter(folder, str(own.rank), header), note=lambda: state.unmodelled)
     except (AttributeError, RuntimeError) as error:
         logger.warning("quiesce: no trace: %s: %s", type(error).__name__, error)
         return None
@@ -175,6 +175,10 @@ def traced(folder: Path, of: Traced, reader: StateReader | None, monitor: Monito
     # A scheduler is a child of multiprocessing, which runs no `atexit`.
     Finalize(None, tracer.close, exitpriority=10)
     return Tracing(tracer, state)
+
+
+def _unobserved(scheduler: Engine) -> tuple[str, ...]:
+    return () if hasattr(scheduler.tree_cache, "storage_prefetch_retries") else ("prefetch_retry",)
 
 
 def _applied(path: str) -> bool:

@@ -68,6 +68,18 @@ def test_passes_that_end_alike_are_one_line(bench: Bench) -> None:
     assert end == End(1004, "closed")
 
 
+def test_what_the_profile_does_not_model_is_noted(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "traces")
+    closed = [""]
+    bench.tracer = Tracer(bench.read, bench.writer, lambda: bench.now, lambda: closed[0])
+    bench.tracer.did("pass")
+    closed[0] = "grammar"
+    bench.tracer.did("pass")
+    bench.tracer.did("pass")
+    told = [(step.times, step.note) for step in bench.lines() if isinstance(step, Step)]
+    assert told == [(1, ""), (2, "grammar")]
+
+
 def test_a_long_spin_is_told_now_and_then(bench: Bench) -> None:
     for _ in range(10):
         bench.tracer.did("pass")

@@ -140,6 +140,13 @@ def test_a_loop_or_storage_that_the_profile_does_not_have_cannot_be_judged(tmp_p
         assert "it has" in found.reason
 
 
+def test_a_variable_that_the_engine_could_not_be_asked_for_is_not_taken_for_zero(tmp_path: Path) -> None:
+    steps = [Step(1, "start", TraceState()), Step(2, "pass", TraceState())]
+    for storage, said_of_it in (("file", UNKNOWN), ("none", ACCEPTED)):
+        header = header_of(storage=storage, unobserved=("prefetch_retry",))
+        assert verdict(tmp_path / "a.trace.ndjson", text_of(header, steps)) == said_of_it
+
+
 def test_what_gzip_cannot_read_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.trace.ndjson.gz"
     packed = path_of("normal-none").read_bytes()
