@@ -34,23 +34,30 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=SEEDS)
     options = parser.parse_args()
     print(f"checker verify --profile {PROFILE} --anew --seed N, z3 {package('z3-solver')}", flush=True)
-    rows, first, differ = list[list[str]](), dict[Place, str](), Counter[Place]()
-    for seed in range(options.seeds):
-        found, seconds = verdicts(seed)
-        first = first or found
-        other = [place for place in first if found.get(place) != first[place]]
-        differ.update(other)
-        counts = Counter(found.values())
-        rows.append([str(seed), *(str(counts[v]) for v in _VERDICTS), str(len(other)), f"{seconds:.1f}", load()])
-    print(table(("seed", *_VERDICTS, "differ", "CPU s", "load"), rows))
+    first, differ, done = dict[Place, str](), Counter[Place](), 0
+    print(table(_HEAD, []), flush=True)
+    try:
+        for seed in range(options.seeds):
+            found, seconds = verdicts(seed)
+            first = first or found
+            other = [place for place in first if found.get(place) != first[place]]
+            differ.update(other)
+            counts = Counter(found.values())
+            row = [str(seed), *(str(counts[v]) for v in _VERDICTS), str(len(other)), f"{seconds:.1f}", load()]
+            # A line at a time: an interrupt keeps what is known.
+            print("  ".join(cell.rjust(len(head)) for cell, head in zip(row, _HEAD, strict=True)), flush=True)
+            done += 1
+    except KeyboardInterrupt:
+        print("interrupted")
     for place, count in differ.items():
         print(f"  {' '.join(place)}: another verdict under {count} seeds than under seed 0")
     told = "the same under all" if not differ else f"{len(differ)} differ"
-    print(f"{len(first)} verdicts, {options.seeds} seeds: {told}")
-    return 1 if differ else 0
+    print(f"{len(first)} verdicts, {done} of {options.seeds} seeds: {told}")
+    return 1 if differ or done < options.seeds else 0
 
 
 _VERDICTS = ("proved", "refuted", "bounded", "unknown", "not-applicable")
+_HEAD = ("seed", *_VERDICTS, "differ", "CPU s", "load")
 
 
 if __name__ == "__main__":
