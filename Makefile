@@ -3,7 +3,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 GPU_PY := python3
 
-.PHONY: demo test test-core lint generate docs mutate seeds matrix soak bench bench-gpu clean
+.PHONY: demo test test-core lint generate docs mutate seeds matrix soak bench bench-gpu clean reproduce-all
 
 demo: $(VENV)/.core ## the founding case: refuted, then proved with the remedy
 	@tools/demo.sh
@@ -42,6 +42,8 @@ matrix: $(VENV)/.core ## every bundled profile, kept and searched anew; growth; 
 
 soak: $(VENV)/.engine ## 2,000 pauses, updates and flushes under load on the real engine, each output compared
 	QUIESCE_SOAK_CYCLES=2000 $(PY) -m pytest -q tests/engine/test_soak.py
+reproduce-all: $(VENV)/.engine ## every counterexample of the bundled profiles on the real engine; the table is committed
+	$(PY) bench/reproduce.py
 
 bench: $(VENV)/.engine
 	$(PY) bench/run.py

@@ -51,7 +51,7 @@ def drivable(group: Sequence[Result], profile: Profile, remedies: Sequence[str])
     """The shortest of a group that the testbed can drive; else the shortest, and why it cannot."""
     for name in profile.applied:
         if name not in profile.remedies:
-            return group[0], f"{name} is a design that no hook makes yet, so no engine runs with it"
+            return group[0], f"{name} is a variant of the profile and no remedy, so no engine is started with it"
     reasons = []
     for result in group:
         try:

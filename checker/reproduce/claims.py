@@ -13,6 +13,7 @@ from checker.reproduce.schedule import CannotBeDrivenError, Move, Schedule, Setu
 from checker.results import Result
 
 _WATCHDOG_SECONDS = 6
+_WAITING_SECONDS = 2
 Claim = tuple[Sequence[Move], Setup]
 
 
@@ -58,6 +59,15 @@ def _ends(result: Result, setup: Setup) -> Claim:
     raise CannotBeDrivenError("no move of the testbed cuts off a storage call at admission")
 
 
+def _conserved(result: Result, setup: Setup) -> Claim:
+    if "time-out of waiting" not in result.reason:
+        raise CannotBeDrivenError(
+            "the limit of an engine is at least one request, and the trace turns away its only one"
+        )
+    environment = (*setup.environment, ("SGLANG_REQ_WAITING_TIMEOUT", str(_WAITING_SECONDS)))
+    return [Move("paused_request_times_out")], replace(setup, environment=environment)
+
+
 def _during_load(_result: Result, _setup: Setup) -> Claim:
     raise CannotBeDrivenError(
         "on a CPU the forward runs in the scheduler's thread: it has left the device before an update is handled"
@@ -75,4 +85,5 @@ _CLAIMS: Mapping[str, Callable[[Result, Setup], Claim]] = {
     "update-tells-truth": _truth,
     "versions-agree": _looking_at("versions_split"),
     "engine-survives": _ends,
+    "requests-conserved": _conserved,
 }

@@ -64,8 +64,8 @@ def arguments_of(setup: Setup) -> dict[str, object]:
 def environment_of(setup: Setup) -> dict[str, str]:
     """The server's environment. Our own hooks are off, unless the engine runs with a remedy."""
     if not setup.remedies:
-        return {"QUIESCE": "off"}
-    return {"QUIESCE": "observe", "QUIESCE_REMEDIES": ",".join(setup.remedies)}
+        return {"QUIESCE": "off", **dict(setup.environment)}
+    return {"QUIESCE": "observe", "QUIESCE_REMEDIES": ",".join(setup.remedies), **dict(setup.environment)}
 
 
 @contextmanager

@@ -33,8 +33,8 @@ _IN_FLIGHT = {
     "storage_write": ("backup_queued",),
 }
 """Kind of transfer to the counters of the spec that say whether one is in flight."""
-_BY_ITSELF = {"AbortAgain", "ForwardDone", "DeviceDone(load_back.submitted)"}
-"""What happens without a move: nothing of the testbed holds it."""
+_BY_ITSELF = {"AbortAgain", "ForwardDone", "DeviceDone(load_back.submitted)", "WaitingTimesOut"}
+"""What happens without a move: nothing of the testbed holds it. A clock is waited for at the end."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,8 @@ class Setup:
     """Of the server, beyond the loop and the storage."""
     remedies: tuple[str, ...] = ()
     """With which the engine runs."""
+    environment: tuple[tuple[str, str], ...] = ()
+    """Variables of the engine's own, beyond the testbed's."""
     dies: bool = False
     """Whether the schedule is to end the engine, so that it cannot be shared."""
 

@@ -72,13 +72,13 @@ def test_what_the_testbed_cannot_do_is_said() -> None:
     assert "on a CPU the forward runs in the scheduler's thread" in done.output
 
 
-def test_a_design_without_a_hook_runs_on_no_engine() -> None:
+def test_no_engine_is_started_with_a_variant() -> None:
     """The counterexample would be one of the design, and there is no engine that has it."""
     profile = load_profile("sglang-0.5.23-no-flag").with_remedies(["pp-honours-pause"])
     result = found(step("Pause"))
     assert drivable([result], profile, ()) == (
         result,
-        "pp-honours-pause is a design that no hook makes yet, so no engine runs with it",
+        "pp-honours-pause is a variant of the profile and no remedy, so no engine is started with it",
     )
 
 

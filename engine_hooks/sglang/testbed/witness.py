@@ -112,6 +112,17 @@ class Witness(Drive):
         count = len(answer.output_ids)
         self.seen.append(f"no answer over {passes} passes; after continue_generation all {count} tokens were made")
 
+    def paused_request_times_out(self, seconds: float = 20.0) -> None:
+        """The last request, queued and paused, is aborted by a clock of the engine within `seconds`."""
+        answer = self.answers[-1]
+        if not answer.done.wait(seconds):
+            raise DepartedError(f"the queued request is still unanswered after {seconds:g} s of pause")
+        reason = answer.meta.get("finish_reason") or {}
+        text = f"{reason.get('message', '')}{answer.error}"
+        if "timeout" not in text:
+            raise DepartedError(f"the queued request ended otherwise: {reason} {answer.error}")
+        self.seen.append(f"while paused, the queued request was answered: {text}")
+
     def watchdog_fires(self, seconds: float = 60.0, passes: int = 200) -> None:
         """Let go: the loop goes round, and all the same the watchdog takes it for hung and asks for its end."""
         self.rank.restore()
