@@ -105,11 +105,12 @@ class MarkedRequest:
     def pause(self, s: Draft) -> None:
         """What was aborted before, and has not ended, ends with the pause, where an abort ends the paused at once."""
         if self.facts.aborts_paused:
-            ended = conj(s.paused, s.mine_running, s.mine_abort)
-            s.running = ite(ended, s.running - 1, s.running)
+            ended = conj(s.paused, s.mine_abort, disj(s.mine_running, s.mine_waiting))
+            s.running = ite(conj(ended, s.mine_running), s.running - 1, s.running)
+            s.waiting = ite(conj(ended, s.mine_waiting), s.waiting - 1, s.waiting)
             s.answered = ite(ended, s.answered + 1, s.answered)
-            s.mine_running = conj(s.mine_running, neg(ended))
-            s.mine_abort = conj(s.mine_abort, neg(ended))
+            for name in ("mine_running", "mine_waiting", "mine_abort"):
+                s[name] = conj(s[name], neg(ended))
 
     def abort_all(self, s: Draft) -> None:
         """It leaves with all that wait, or with its next result if it runs."""

@@ -41,6 +41,7 @@ FOUND = [
 # The same, with what repairs it, and how many claims are proved.
 REPAIRED = [
     ("", "normal in_place none", ("abort-reaches-all",), "abort-answered", "", 1),
+    ("", "normal retract none", ("abort-reaches-all",), "abort-answered", "", 1),
     ("", "overlap retract none", ("abort-reaches-all",), "abort-answered", "", 1),
     ("", "overlap in_place none", ("update-waits-for-forward",), "no-forward-during-load", "", 1),
     ("", "normal retract file", ("flush-outwaits-threads",), SURVIVES, "prefetch", 1),
