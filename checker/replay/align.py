@@ -1,7 +1,8 @@
 """Whether the ranks of one engine were told the same, in the same order.
 
 Every rank handles each control request, between two passes of its own; how many passes lie between is not compared,
-since no clock holds the ranks together. Arrivals are compared only within one data-parallel group, which gets the same.
+since no clock holds the ranks together. Replicas (data-parallel ranks) serve other requests each, so that what came
+between, and what a flush was answered, may differ: only pauses, resumes and updates are compared.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from checker.replay.results import ACCEPTED, DIVERGES, UNKNOWN, Alignment
 from engine_hooks.trace import Step
 
 _CONTROLS = frozenset(("pause", "continue", "flush", "defer", "deferred", "update"))
+_OF_REPLICAS = frozenset(("pause", "continue", "update"))
 _SECONDS = 600.0
 """Traces of one engine begin within so long."""
 
@@ -52,7 +54,7 @@ def _alignment(engine: Sequence[Trace], *, open_: bool) -> Alignment:
         return Alignment(UNKNOWN, ranks, "the beginning of a trace is gone, so that nothing says which requests match")
     several = len({trace.header.rank.get("dp", 0) for trace in engine}) > 1
     controls = 0
-    for told in zip_longest(*(_told(Reading(trace, open_=open_), arrivals=not several) for trace in engine)):
+    for told in zip_longest(*(_told(Reading(trace, open_=open_), replicas=several) for trace in engine)):
         if any(one is None for one in told):
             # One was ended before the others; what all were told was the same.
             break
@@ -64,15 +66,16 @@ def _alignment(engine: Sequence[Trace], *, open_: bool) -> Alignment:
     return Alignment(ACCEPTED, ranks, controls=controls)
 
 
-def _told(reading: Reading, *, arrivals: bool) -> Iterator[tuple[str, Place, float]]:
-    """What a rank was told; with `arrivals` also how many requests came before."""
+def _told(reading: Reading, *, replicas: bool) -> Iterator[tuple[str, Place, float]]:
+    """What a rank was told, and how it answered after how many requests; of replicas, what they were told."""
     arrived = 0
     for line in reading:
         if isinstance(line, Step):
             arrived += line.do == "arrive"
-            if line.do in _CONTROLS:
-                before = f" after {arrived} requests" if arrivals else ""
-                yield f"{line.do} {line.how}".rstrip() + before, reading.place, line.at
+            if not replicas and line.do in _CONTROLS:
+                yield f"{line.do} {line.how}".rstrip() + f" after {arrived} requests", reading.place, line.at
+            elif replicas and line.do in _OF_REPLICAS:
+                yield f"{line.do} {line.how if line.do == 'pause' else ''}".rstrip(), reading.place, line.at
 
 
 def _said(told: tuple[str, Place, float]) -> str:

@@ -104,7 +104,9 @@ def test_a_flush_that_is_granted_while_a_copy_is_under_way_is_explained(tmp_path
     assert (way.needs, way.wrong) == (("write_through_submitted == 0", "write_through_ready == 0"), ())
 
 
-@pytest.mark.parametrize(("name", "ranks", "controls"), [("tp2", ("tp0 pp0 dp0", "tp1 pp0 dp0"), 25)])
+@pytest.mark.parametrize(("name", "ranks", "controls"), [
+    ("tp2", ("tp0 pp0 dp0", "tp1 pp0 dp0"), 25), ("dp2", ("tp0 pp0 dp1", "tp0 pp0 dp0"), 11),
+])  # fmt: skip
 def test_two_ranks_do_what_the_spec_says_and_are_aligned(name: str, ranks: tuple[str, ...], controls: int) -> None:
     found = traces([TRACES / name])
     judges = Judges(load)
