@@ -42,6 +42,7 @@ matrix: $(VENV)/.core ## every bundled profile, kept and searched anew; growth; 
 
 soak: $(VENV)/.engine ## 2,000 pauses, updates and flushes under load on the real engine, each output compared
 	QUIESCE_SOAK_CYCLES=2000 $(PY) -m pytest -q tests/engine/test_soak.py
+
 reproduce-all: $(VENV)/.engine ## every counterexample of the bundled profiles on the real engine; the table is committed
 	$(PY) bench/reproduce.py
 

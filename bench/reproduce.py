@@ -28,10 +28,9 @@ PROFILES = {"sglang-0.5.23": (), "sglang-0.5.23-limits": ("requests-conserved",)
 """Profile to the properties that are taken of it; none means all."""
 OUTPUT = Path(__file__).parent / "results" / "reproduce.md"
 CASES = (
-    ("B01", ("paused-flush-succeeds", "ledgers-drain"), "write_through"),
+    ("B01", ("paused-flush-succeeds", "ledgers-drain"), ""),
     ("B02", ("update-flushes",), ""),
     ("B02", ("no-stale-kv", "update-tells-truth"), "refused"),
-    ("B03", ("paused-flush-succeeds",), "prefetch"),
     ("B04", ("update-tells-truth",), "storage"),
     ("B06", ("engine-survives",), "watchdog"),
     ("B12", ("deferred-flush-agrees",), ""),
