@@ -73,6 +73,8 @@ def extract(ctx: click.Context, engine: str, source: str | None, as_json: bool, 
 
 def said(found: Extraction) -> list[str]:
     """What was found and what was not, on stderr: aloud, whatever goes to stdout."""
+    from checker.extract.facts import told  # noqa: PLC0415 - the help needs none of this
+
     lines = [f"{found.name}: {len(found.facts)} facts, {len(found.unknowns)} unknown, from {found.folder}"]
-    lines += [f"unknown: {u.name}: {u.reason}{f' ({u.place})' if u.place else ''}" for u in found.unknowns]
+    lines += [f"unknown: {u.name}: {told(u)}" for u in found.unknowns]
     return lines

@@ -10,6 +10,9 @@ from checker.extract.source import Method, Place, Source
 from checker.extract.walk import Event, Guard
 from checker.extract.words import OBJECTS, PRIMITIVES, SCOPE, irrelevant
 
+_LINE = 160
+"""How much of a condition a person reads."""
+
 
 @dataclass(frozen=True)
 class Fact:
@@ -37,6 +40,12 @@ class Unknown:
     def name(self) -> str:
         """The key as it is written."""
         return ".".join(self.key)
+
+
+def told(unknown: Unknown) -> str:
+    """Why it is unknown, and where."""
+    shown = unknown.place is None or str(unknown.place) in unknown.reason
+    return unknown.reason if shown else f"{unknown.reason} ({unknown.place})"
 
 
 @dataclass
@@ -86,11 +95,17 @@ class Findings:
 
     def follow_or_note(self, name: str, caller: Method) -> Method | str:
         """What a strict reading does at a call: a primitive is noted, what is irrelevant skipped, the rest followed."""
-        if name.rpartition(".")[2] in PRIMITIVES:
+        if primitive(name):
             return "note"
         if irrelevant(name):
             return "skip"
         return self.called(name, caller) or "note"
+
+
+def primitive(name: str) -> str | None:
+    """The primitive that a call of this name is, or None."""
+    parts = name.split(".")
+    return PRIMITIVES.get(parts[-1]) or PRIMITIVES.get(".".join(parts[-2:]))
 
 
 def scope(**more: Any) -> dict[str, Any]:  # noqa: ANN401 - values of settings
@@ -99,8 +114,13 @@ def scope(**more: Any) -> dict[str, Any]:  # noqa: ANN401 - values of settings
 
 
 def said(guards: Iterable[Guard]) -> str:
-    """Conditions as one line."""
-    return " and ".join(text if wanted else f"not ({text})" for text, wanted in guards) or "always"
+    """Conditions as one line; of many, how many, and the last."""
+    texts = [text if wanted else f"not ({text})" for text, wanted in guards]
+    line = " and ".join(texts)
+    if len(line) <= _LINE:
+        return line or "always"
+    last = texts[-1] if len(texts[-1]) <= _LINE else f"{texts[-1][:_LINE]} …"
+    return last if len(texts) == 1 else f"{len(texts)} conditions hold, the last: {last}"
 
 
 def named(event: Event) -> str:

@@ -71,8 +71,8 @@ def _clears(found: Findings, method: Method, granted: Sequence[Event]) -> None:
         if short(event.name) not in _CLEARS and event.last != "join":
             found.doubt(whole, f"{named(event)} is neither known nor known to be irrelevant", event.place)
     emptied = {short(e.name) for e in granted if e.kind == "store" and e.text == "None" and not e.guards}
-    if "last_batch" not in emptied:
-        found.doubt(whole, "it does not forget the last batch", method.place)
+    for name in sorted({"last_batch", "cur_batch_for_debug"} - emptied):
+        found.doubt(whole, f"it does not forget {name}", method.place)
 
 
 def _joins(found: Findings, method: Method, granted: Sequence[Event]) -> None:

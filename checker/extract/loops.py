@@ -6,11 +6,11 @@ import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from checker.extract.facts import Findings, named, said, scope
+from checker.extract.facts import Findings, named, primitive, said, scope
 from checker.extract.reading import short
 from checker.extract.source import Method
 from checker.extract.walk import Event, Guard, Walk
-from checker.extract.words import NAMED, PRIMITIVES, SCHEDULER
+from checker.extract.words import NAMED, SCHEDULER
 
 _FLAG = "_engine_paused"
 _BATCH = "get_next_batch_to_run().batch_to_run"
@@ -24,8 +24,13 @@ _MODELLED: Mapping[str, frozenset[Guard]] = {
     "process": frozenset({(_BATCH, True), ("last_batch", True)}),
     "record": frozenset(),
 }
-_STATE = ("running_batch", "last_batch", "chunked_req", "waiting_queue", _FLAG)
-_KEPT = {("last_batch", _BATCH), ("running_batch", "get_next_batch_to_run().running_batch")}
+_STATE = ("running_batch", "last_batch", "chunked_req", "waiting_queue", "cur_batch_for_debug", _FLAG)
+# The watchdog looks at the last of these.
+_KEPT = {
+    ("last_batch", _BATCH),
+    ("running_batch", "get_next_batch_to_run().running_batch"),
+    ("cur_batch_for_debug", _BATCH),
+}
 
 
 @dataclass(frozen=True)
@@ -108,7 +113,7 @@ def _alien(event: Event) -> bool:
 
 def _after_ingest(events: Sequence[Event], odd: list[str]) -> list[Event]:
     """Without ingest, which must be there once, for all that waits."""
-    ingests = [e for e in events if PRIMITIVES.get(e.last) == "ingest"]
+    ingests = [e for e in events if primitive(e.name) == "ingest"]
     if len(ingests) != 1 or ingests[0].guards or ingests[0].arguments:
         odd.append("it does not take in all requests exactly once in each pass")
     first = events.index(ingests[0]) if ingests else 0
@@ -125,16 +130,18 @@ def _steps(events: Sequence[Event], odd: list[str], *, paused: bool) -> tuple[li
             odd.append(f"{event.kind} {named(event)} {said(event.guards)}")
         if event.kind != "call":
             continue
-        primitive = PRIMITIVES.get(event.last)
-        if primitive == "query" and paused:
+        kind = primitive(event.name)
+        if kind == "query" and paused:
             if event.guards or event.arguments or query:
                 odd.append(f"the record is not taken once, plainly: {named(event)}")
             query = event
             steps.append("record")
-        elif primitive == "write-record":
+        elif kind == "write-record":
             written.add(event.guards)
-        elif primitive in _STEPS:
-            _step(event, primitive, steps, odd)
+        elif kind in _STEPS:
+            _step(event, kind, steps, odd)
+        elif kind in {"put", "take"}:
+            continue  # _queued
         else:
             odd.append(f"{named(event)} is neither known nor known to be irrelevant")
     if query and {g[-1][1] for g in written if g} != {True, False}:
@@ -154,18 +161,27 @@ def _step(event: Event, primitive: str, steps: list[str], odd: list[str]) -> Non
 
 def _queued(events: Sequence[Event], odd: list[str]) -> bool:
     """Whether a launched batch waits in the queue until a later pass processes it."""
-    puts = [e for e in events if e.name.endswith("result_queue.append")]
-    processed = [e for e in events if PRIMITIVES.get(e.last) == "process"]
+    puts = [e for e in events if primitive(e.name) == "put"]
+    takes = [e for e in events if primitive(e.name) == "take"]
+    launched = [e for e in events if primitive(e.name) == "launch"]
+    processed = [e for e in events if primitive(e.name) == "process"]
     from_queue = {"result_queue.popleft()" in str(e.arguments.get("1", "")) for e in processed}
     if len(from_queue) > 1:
         odd.append("some results are taken from the queue, and some are not")
-    return bool(puts) or from_queue == {True}
+    queued = bool(puts) or from_queue == {True}
+    if queued and launched:
+        after = [e for e in puts if events.index(e) > events.index(launched[0])]
+        if [e.guards for e in after] != [launched[0].guards] or len(puts) != 1:
+            odd.append("not every launched batch is put into the queue of results, once")
+        if len(takes) != len(processed) or from_queue != {True}:
+            odd.append("not every result that is taken from the queue is processed")
+    return queued
 
 
 def _check_state(events: Sequence[Event], odd: list[str], *, moves: bool) -> None:
     """What a pass writes to the state that the protocol is about: the batch that it formed, and nothing else."""
     stores = {(short(e.name), short(e.text)) for e in events if e.kind == "store" and short(e.name) in _STATE}
-    own = {store for store in stores if store[0] in {"last_batch", "running_batch", _FLAG}}
+    own = {store for store in stores if store[0] in {"last_batch", "running_batch", "cur_batch_for_debug", _FLAG}}
     odd.extend(f"it sets {name} to {value}" for name, value in sorted(own - _KEPT))
     if moves:
         odd.extend(f"it does not keep {value} as {name}" for name, value in sorted(_KEPT - own))
@@ -173,9 +189,9 @@ def _check_state(events: Sequence[Event], odd: list[str], *, moves: bool) -> Non
 
 def _primitives(found: Findings) -> None:
     """Where the functions are that the primitives are named after."""
-    for primitive, (of, name) in NAMED.items():
+    for word, (of, name) in NAMED.items():
         method = found.method(of, name)
         if method is None:
-            found.doubt(("primitives", primitive), f"there is no {of[1]}.{name}")
+            found.doubt(("primitives", word), f"there is no {of[1]}.{name}")
             continue
-        found.say(("primitives", primitive), method.place.source, method.place)
+        found.say(("primitives", word), method.place.source, method.place)

@@ -5,15 +5,23 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from checker.extract.facts import Findings, named, said, scope
+from checker.extract.facts import Findings, named, primitive, said, scope
 from checker.extract.messages import MESSAGE, bound, handler
 from checker.extract.reading import Known, short
 from checker.extract.source import Method
 from checker.extract.walk import Event, Walk
-from checker.extract.words import PRIMITIVES, SCHEDULER, TOKENIZER, irrelevant
+from checker.extract.words import SCHEDULER, TOKENIZER, irrelevant
 
 _FLAG = "_engine_paused"
 _KEPT = ("running_batch", "last_batch", "chunked_req", "waiting_queue", "result_queue", _FLAG)
+_CHUNK = "self.chunked_req"
+_LEFT = (
+    ("last_batch", "None", "it would be merged again"),
+    ("cur_batch_for_debug", "None", "the watchdog would count the pause"),
+    ("running_batch.reqs", "[]", "its requests wait"),
+    ("running_batch.batch_is_full", "False", "nothing more would be admitted"),
+    ("chunked_req", "None", "it waits"),
+)
 _REQUESTS = {"self.running_batch.reqs", "self.last_batch.reqs"}
 
 
@@ -34,7 +42,7 @@ def read(found: Findings, method: Method, mode: str, *, overlap: bool) -> list[E
 
     def decide(name: str, caller: Method) -> Method | str:
         last = name.rpartition(".")[2]
-        if last in PRIMITIVES or last == "retract_all" or name.endswith("_drain_mlx_pending_jobs"):
+        if primitive(name) or last == "retract_all" or name.endswith("_drain_mlx_pending_jobs"):
             return "note"
         return "skip" if irrelevant(name) else (found.called(name, caller) or "note")
 
@@ -87,23 +95,23 @@ def _steps(found: Findings, key: tuple[str, ...], events: Sequence[Event]) -> li
     for event in events:
         if event.kind == "raise":
             found.doubt((*key, "steps"), f"it may raise {said(event.guards)}", event.place)
-        if event.kind != "call" or event.last == "retract_all":
+        kind = primitive(event.name)
+        if event.kind != "call" or event.last == "retract_all" or kind == "take":
             continue
-        primitive = PRIMITIVES.get(event.last)
-        if primitive is None or primitive in {"query", "write-record", "ingest"}:
+        if kind is None or kind in {"query", "write-record", "ingest", "put"}:
             reason = f"{named(event)} is neither known nor known to be irrelevant"
             found.doubt((*key, "steps"), reason, event.place)
             continue
-        allowed = {"process": {("last_batch", True)}}.get(primitive, set())
+        allowed = {"process": {("last_batch", True)}}.get(kind, set())
         extra = [g for g in event.guards if (short(g[0]), g[1]) not in allowed]
-        if primitive == "requeue":
+        if kind == "requeue":
             extra = [g for g in extra if not g[0].startswith("for ")]
         if extra:
-            found.doubt((*key, "steps"), f"{primitive} only where {said(extra)}", event.place)
-        if primitive in steps:
-            found.doubt((*key, "steps"), f"{primitive} more than once", event.place)
+            found.doubt((*key, "steps"), f"{kind} only where {said(extra)}", event.place)
+        if kind in steps:
+            found.doubt((*key, "steps"), f"{kind} more than once", event.place)
         else:
-            steps.append(primitive)
+            steps.append(kind)
     return steps
 
 
@@ -111,25 +119,41 @@ def _leaves(found: Findings, method: Method, events: Sequence[Event]) -> None:
     """A retract leaves no batch, frees what its requests own, and asks for each of them again."""
     key = ("pause", "retract", "steps")
     emptied = {(short(e.name), e.text) for e in events if e.kind == "store" and not e.guards}
-    for name, value in (("last_batch", "None"), ("running_batch.reqs", "[]"), ("chunked_req", "None")):
+    for name, value, why in _LEFT:
         if (name, value) not in emptied:
-            found.doubt(key, f"it does not leave {name} empty", method.place)
+            found.doubt(key, f"it does not always set {name} to {value}: {why}", method.place)
     freed = [e for e in events if e.last == "retract_all"]
     if len(freed) != 1:
         found.doubt(key, "it does not free what the requests own, once", method.place)
     listed = _listed(method)
+    if _CHUNK not in _appended(method):
+        found.doubt(key, "it does not retract the request whose prefill goes on in chunks", method.place)
     for missing in sorted(_REQUESTS - set(listed)):
         found.doubt(key, f"it does not retract the unfinished requests of {missing}", method.place)
     for name, conditions in listed.items():
         if name in _REQUESTS and conditions != ["not finished"]:
             found.doubt(key, f"of {name} it retracts other requests than the unfinished ones", method.place)
-    requeued = [e for e in events if PRIMITIVES.get(e.last) == "requeue"]
+    requeued = [e for e in events if primitive(e.name) == "requeue"]
     lists = {str(e.arguments.get("reqs", e.arguments.get("0", ""))) for e in freed}
     if requeued and not any(g[0] == f"for {one}" for e in requeued for g in e.guards for one in lists):
         found.doubt(key, "it does not ask again for the requests that it retracts", requeued[0].place)
+    _in_order(found, method, events)
+
+
+def _in_order(found: Findings, method: Method, events: Sequence[Event]) -> None:
+    key = ("pause", "retract", "steps")
+    processed = [e for e in events if primitive(e.name) == "process"]
+    if any("result_queue.popleft()" not in str(e.arguments.get("1", "")) for e in processed):
+        found.doubt(key, "what it processes is not taken from the queue of results", method.place)
     order = [e.last for e in events if e.last in {"retract_all", "_add_request_to_queue", "process_batch_result"}]
     if order != sorted(order, key=["process_batch_result", "retract_all", "_add_request_to_queue"].index):
         found.doubt(key, f"its order is {', '.join(order)}", method.place)
+
+
+def _appended(method: Method) -> set[str]:
+    """What the handler appends to its lists."""
+    calls = (n for n in ast.walk(method.node) if isinstance(n, ast.Call))
+    return {ast.unparse(a) for n in calls if ast.unparse(n.func).endswith(".append") for a in n.args}
 
 
 def _listed(method: Method) -> dict[str, list[str]]:

@@ -10,9 +10,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from checker.extract.facts import Fact, Findings, Unknown
+from checker.extract.collectives import collectives
+from checker.extract.facts import Fact, Findings, Unknown, told
 from checker.extract.flushes import flushes
 from checker.extract.gates import gates
+from checker.extract.intake import intake
 from checker.extract.ledgers import ledgers
 from checker.extract.loops import loops
 from checker.extract.pauses import pauses
@@ -22,10 +24,12 @@ from checker.extract.updates import updates
 from checker.extract.words import SCHEDULER
 from spec.profile import DEFAULT_PROFILE, Profile, from_raw, load_profile
 
-_READERS = (loops, pauses, ledgers, gates, flushes, updates, settings)
+_READERS = (loops, intake, pauses, ledgers, gates, flushes, updates, settings, collectives)
 # What is no fact of the engine: what is asked of it, and our own differences of it.
 _OURS = ("configuration", "remedies", "variants")
 _PACKAGE = "sglang"
+# Found, and told beside a profile of one rank.
+BESIDE = "peers"
 
 
 @dataclass(frozen=True)
@@ -49,13 +53,16 @@ class Extraction:
         raw: dict[str, Any] = {"schema": 1, "engine": _PACKAGE, "version": self.version or "unknown"}
         raw["configuration"] = dict(base["configuration"])
         for fact in self.facts:
+            if fact.key[0] == BESIDE:
+                continue
             _put(raw, fact.key, fact.value)
         _fill(raw, {key: base[key] for key in base if key not in {*_OURS, "schema", "engine", "version"}})
         raw |= {key: base[key] for key in _OURS if key in base}
-        if self.unknowns:
+        unknowns = [one for one in self.unknowns if one.key[0] != BESIDE]
+        if unknowns:
             unknown: dict[str, str] = {}
-            for one in self.unknowns:
-                reason = f"{one.reason} ({one.place})" if one.place else one.reason
+            for one in unknowns:
+                reason = told(one)
                 unknown[one.name] = f"{unknown[one.name]}; {reason}" if one.name in unknown else reason
             raw["unknown"] = unknown
         return raw

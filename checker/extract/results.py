@@ -33,7 +33,7 @@ class UnknownEntry(msgspec.Struct, frozen=True):
 
 
 class ExtractReport(msgspec.Struct, frozen=True):
-    """The whole answer. `profile` is what the file would hold."""
+    """The whole answer. `profile` is what the file would hold; facts of `peers` are told beside it."""
 
     schema: int
     engine: str

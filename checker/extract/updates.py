@@ -12,13 +12,13 @@ from checker.extract.source import Method
 from checker.extract.walk import Event, Guard, Walk
 from checker.extract.words import PRIMITIVES, UPDATER, irrelevant
 
-_MESSAGES = (
+MESSAGES = (
     "UpdateWeightFromDiskReqInput",
     "UpdateWeightsFromDistributedReqInput",
     "UpdateWeightsFromTensorReqInput",
     "UpdateWeightsFromIPCReqInput",
 )
-_LOADS = (
+LOADS = (
     "update_weights_from_disk",
     "load_weights_from_distributed",
     "update_weights_from_tensor",
@@ -47,7 +47,7 @@ def updates(found: Findings) -> None:
         return
     found.say(("update", "source"), flusher.place.source, flusher.place)
     ways: list[tuple[Method, dict[str, object]]] = []
-    for message in _MESSAGES:
+    for message in MESSAGES:
         method = handler(found, message)
         if method is None:
             found.doubt(("update",), f"no function of the scheduler answers {message}")
@@ -66,7 +66,7 @@ def updates(found: Findings) -> None:
 def _events(found: Findings, method: Method) -> list[Event]:
     def decide(name: str, caller: Method) -> Method | str:
         last = name.rpartition(".")[2]
-        if last in (*_LOADS, _STAMP, _FLUSH, *_WAITS) or last in PRIMITIVES:
+        if last in (*LOADS, _STAMP, _FLUSH, *_WAITS) or last in PRIMITIVES:
             return "note"
         if last in _ALSO or last.endswith("ReqOutput") or irrelevant(name):
             return "skip"
@@ -82,10 +82,10 @@ def _way(found: Findings, method: Method) -> dict[str, object]:
     events = [e for e in _events(found, method) if e.kind == "call"]
     order = [e.last for e in events]
     for event in events:
-        if event.last not in (*_LOADS, _STAMP, _FLUSH, *_WAITS):
+        if event.last not in (*LOADS, _STAMP, _FLUSH, *_WAITS):
             reason = f"{method.name}: {named(event)} is neither known nor known to be irrelevant"
             found.doubt(("update",), reason, event.place)
-    load = next((order.index(name) for name in _LOADS if name in order), None)
+    load = next((order.index(name) for name in LOADS if name in order), None)
     if load is None or order.count(_FLUSH) != 1 or order.count(_STAMP) != 1:
         found.doubt(("update",), f"{method.name} does {', '.join(order) or 'nothing'}", method.place)
         return {}
@@ -115,7 +115,7 @@ def _conditions(found: Findings, method: Method, flush: Event, stamp: Event) -> 
     for event in (flush, stamp):
         for text, wanted in event.guards:
             asked = short(text) == f"{MESSAGE}.flush_cache" and event is flush
-            loaded = any(f"weight_updater.{name}()[0]" in text for name in _LOADS) or text in {
+            loaded = any(f"weight_updater.{name}()[0]" in text for name in LOADS) or text in {
                 "success",
                 "target_updated",
             }

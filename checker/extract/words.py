@@ -46,6 +46,8 @@ PRIMITIVES: Final[Mapping[str, str]] = {
     "record_scheduler_idle": "write-record",
     "record_scheduler_active": "write-record",
     "ingest_requests": "ingest",
+    "result_queue.append": "put",
+    "result_queue.popleft": "take",
 }
 """By the name of the function. `query` and `write-record` together are `record`."""
 
@@ -120,6 +122,7 @@ IRRELEVANT: Final[Mapping[str, tuple[str, ...]]] = {
         "*load_inquirer.*",
         "snapshot*",
     ),
+    "settings, which do not change while the engine serves": ("get_spec", "get_parallel", "get_memory", "get_serving"),
     "Python and torch on plain values": (
         "len",
         "any",

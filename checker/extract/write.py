@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import tomlkit
 from tomlkit.items import InlineTable, Table
 
-from checker.extract.read import Extraction
+from checker.extract.read import BESIDE, Extraction
 
 _INLINE = ("metric", "moves")
 _LAST = ("remedies", "variants", "unknown")
@@ -21,6 +22,10 @@ def toml(extraction: Extraction) -> str:
     document.add(
         tomlkit.comment("Each entry names where it was read; those without are ours, and no facts of the engine.")
     )
+    document.add(tomlkit.comment("What several ranks agree on, which a profile of one rank has no table for:"))
+    for fact in extraction.facts:
+        if fact.key[0] == BESIDE:
+            document.add(tomlkit.comment(f"  {fact.name} = {json.dumps(fact.value)}, {fact.place}"))
     places = {fact.key: str(fact.place) for fact in extraction.facts}
     raw = extraction.raw
     plain = [key for key, value in raw.items() if not isinstance(value, Mapping)]

@@ -25,7 +25,7 @@ def extraction():
 def test_every_entry_of_the_bundled_profile_is_found_and_nothing_is_unknown(extraction):
     bundled = load_profile("sglang-0.5.23")
     assert extraction.unknowns == ()
-    assert len(extraction.facts) == 70
+    assert len(extraction.facts) == 75
     found = compare(bundled, extraction.profile)
     assert found.facts == []
     assert [one.key for one in found.places] == OTHER_FUNCTIONS
@@ -34,7 +34,15 @@ def test_every_entry_of_the_bundled_profile_is_found_and_nothing_is_unknown(extr
     # `drain` is a word of a rejected design, and no function of the engine.
     assert wanted - {fact.name for fact in extraction.facts} == {"primitives.drain"}
     # Two that the bundled profile leaves to their defaults are read all the same.
-    assert {fact.name for fact in extraction.facts} - wanted == {"update.stamps", "update.refused"}
+    one_rank = {fact.name for fact in extraction.facts if fact.key[0] != "peers"}
+    assert one_rank - wanted == {"update.stamps", "update.refused"}
+
+
+def test_what_ranks_agree_on_is_what_the_profile_of_two_ranks_says(extraction):
+    peers = load_profile("sglang-0.5.23-ranks").peers
+    found = {fact.key[1]: fact.value for fact in extraction.facts if fact.key[0] == "peers"}
+    # Which copies a rank makes is not read.
+    assert found == {name: getattr(peers, name) for name in ("source", "acks", "enters", "clocks", "update_barrier")}
 
 
 def test_the_comparison_sees_a_difference(extraction):
