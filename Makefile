@@ -3,11 +3,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 GPU_PY := python3
 
-<<<<<<< ours
-.PHONY: demo test test-core lint generate docs mutate seeds matrix soak bench bench-gpu clean reproduce-all
-=======
-.PHONY: demo test test-core lint generate docs mutate extract-versions seeds matrix bench bench-gpu clean
->>>>>>> theirs
+.PHONY: demo test test-core lint generate docs mutate seeds matrix soak bench bench-gpu clean reproduce-all extract-versions
 
 demo: $(VENV)/.core ## the founding case: refuted, then proved with the remedy
 	@tools/demo.sh
@@ -44,16 +40,14 @@ seeds: $(VENV)/.core ## everything of the bundled profile under twenty seeds; th
 matrix: $(VENV)/.core ## every bundled profile, kept and searched anew; growth; certificates; the figures are committed
 	$(PY) bench/matrix.py | tee bench/figures/matrix.txt
 
-<<<<<<< ours
 soak: $(VENV)/.engine ## 2,000 pauses, updates and flushes under load on the real engine, each output compared
 	QUIESCE_SOAK_CYCLES=2000 $(PY) -m pytest -q tests/engine/test_soak.py
 
 reproduce-all: $(VENV)/.engine ## every counterexample of the bundled profiles on the real engine; the table is committed
 	$(PY) bench/reproduce.py
-=======
-extract-versions: $(VENV)/.core ## what extraction says of older versions of SGLang; downloads about 60 MB, into a folder that it removes
+
+extract-versions: $(VENV)/.core ## what extraction says of older versions of SGLang; downloads about 60 MB, and removes it
 	tools/extract.sh 0.5.22 0.5.20 | tee bench/results/extract-versions.txt
->>>>>>> theirs
 
 bench: $(VENV)/.engine
 	$(PY) bench/run.py
