@@ -1,4 +1,4 @@
-"""The JSON schemas of `--json` answers, of flight records and of traces. `python -m checker.compile` writes them too."""
+"""The JSON schemas of `--json` answers, records and traces. `python -m checker.compile` writes them too."""
 
 from __future__ import annotations
 
