@@ -36,11 +36,11 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     ),
     "extract": (
         "checker extract sglang -o installed.toml",
-        "checker verify --profile installed.toml --loop normal --property paused-flush-succeeds",
+        "checker verify --profile installed.toml --property paused-flush-succeeds",
     ),
     "diff": (
         "checker diff sglang-0.5.23 installed",
-        "checker diff sglang-0.5.23 sglang-0.5.23-limits --mode retract --property requests-conserved",
+        "checker diff sglang-0.5.23 sglang-0.5.23-limits --property idle-is-true",
     ),
     "export": (
         "checker export --tla --property no-stale-kv -o Stale.tla",

@@ -128,5 +128,6 @@ def _named(prop: Property, protocol: Protocol, spec: Spec) -> list[NamedClaim]:
     if len(parts) == 1:
         return [NamedClaim(prop, parts[0], camel(prop.id))]
     about = [part.about for part in parts]
-    words = [a if a and about.count(a) == 1 else f"{a}{n}" for n, a in enumerate(about, 1)]
+    # A name of TLA+ and of Promela has no spaces.
+    words = [(a if a and about.count(a) == 1 else f"{a}{n}").replace(" ", "_") for n, a in enumerate(about, 1)]
     return [NamedClaim(prop, part, f"{camel(prop.id)}_{word}") for part, word in zip(parts, words, strict=True)]

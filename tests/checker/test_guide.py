@@ -104,7 +104,7 @@ def test_an_example_that_does_not_run_would_be_seen(tmp_path):
     ("typed", "said"),
     [
         ("verfy", "No such command 'verfy'. (Did you mean one of: 'certify', 'verify'?)"),
-        ("explian x", "No such command 'explian'. Did you mean 'explain'?"),
+        ("explian x", "No such command 'explian'. (Did you mean one of: 'explain', 'replay'?)"),
         ("verify --remdy x", "No such option '--remdy'. (Did you mean one of: '--mode', '--remedy', '--seed'?)"),
         ("verify --profile sglang-0.5.32", "unknown profile 'sglang-0.5.32'; did you mean 'sglang-0.5.23'?"),
         (
@@ -126,8 +126,8 @@ def test_a_typing_error_is_answered_with_the_nearest_name(typed, said):
 LINES = [
     ("checker ver", {"verify"}),
     ("checker verify --prof", {"--profile"}),
-    ("checker verify --profile sglang-0.5.23-l", {"sglang-0.5.23-limits"}),
-    ("checker explain paused-", {"paused-flush-succeeds", "paused-work-ends"}),
+    ("checker verify --profile sglang-0.5.23-li", {"sglang-0.5.23-limits"}),
+    ("checker explain paused-", {"paused-controls-succeed", "paused-flush-succeeds", "paused-work-ends"}),
     ("checker verify --profile sglang-0.5.23 --remedy rea", {"reap-while-paused"}),
     ("checker verify --profile sglang-0.5.23 --loop over", {"overlap"}),
     ("checker verify --profile sglang-0.5.23-prefill --loop prefill-o", {"prefill-overlap"}),

@@ -249,7 +249,7 @@ def test_valid_names_of_a_profile_are_shown_escaped(tmp_path):
     path.write_text(text, encoding="utf-8")
     done = shell('checker verify --profile "$1" --remedy x', str(path))
     assert done.returncode == 2
-    assert done.stderr.startswith("checker: unknown remedy 'x'\n  valid names: \\x1b[31m, all, ")
+    assert done.stderr.startswith("checker: unknown remedy 'x'\n  valid names: \\x1b[31m, abort-reaches-all, all, ")
 
 
 def test_a_name_in_the_result_is_shown_escaped_and_whole_in_the_json(tmp_path):

@@ -99,16 +99,16 @@ def test_carried_proofs_of_the_bundled_profile_hold_to_the_last_obligation(stora
     names = ["control-answered", "requests-return", "paused-work-ends", "flush-only-when-quiescent", "idle-is-true"]
     first = Workbench(PROFILE, Configuration("overlap", "in_place", storage), hints=hints)
     for name in names:
-        assert [d.verdict.value for d in first.decide(catalogue()[name])] == ["proved"]
+        assert {d.verdict.value for d in first.decide(catalogue()[name])} == {"proved"}
     searched = first.tally.queries
     second = Workbench(PROFILE, Configuration("overlap", "retract", storage), hints=hints)
     for name in names:
-        (found,) = second.decide(catalogue()[name])
-        assert found.verdict.value == "proved"
-        assert found.proof is not None
-        assert found.system is not None
-        assert satisfiable(System(found.system.spec, tally=Tally()), found.proof) == []
-        assert second_opinion(found.system, found.proof) == {"unsat"}
+        for found in second.decide(catalogue()[name]):
+            assert found.verdict.value == "proved"
+            assert found.proof is not None
+            assert found.system is not None
+            assert satisfiable(System(found.system.spec, tally=Tally()), found.proof) == []
+            assert second_opinion(found.system, found.proof) == {"unsat"}
     assert second.tally.queries < searched / 2
 
 

@@ -79,8 +79,8 @@ def test_every_option_and_fixture_is_described(pytester):
             r"^(quiesce_\w+|assert_protocol)", pytester.runpytest_subprocess("--fixtures").stdout.str(), re.MULTILINE
         )
     )
-    # The engine of a module is what quiesce_engine is made of.
-    assert {name for name in fixtures if name not in page} == {"quiesce_module_engine"}
+    # What quiesce_engine is made of.
+    assert {name for name in fixtures if name not in page} == {"quiesce_module_engine", "quiesce_warm"}
 
 
 # The marker.
