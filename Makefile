@@ -12,7 +12,7 @@ test: $(VENV)/.engine ## everything, the real engine included
 	tools/test.sh
 
 test-core: $(VENV)/.tests ## what needs no engine, nor the programs that read alert rules
-	$(PY) -m pytest -m "not engine" --ignore=tests/engine --ignore=tests/alerts
+	$(PY) -m pytest -m "not engine and not source" --ignore=tests/engine --ignore=tests/alerts
 
 lint: $(VENV)/.engine
 	$(VENV)/bin/ruff check .

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import requests
-from harness import PROMPT, REMEDY, WAIT_SECONDS, Engine, Models, prompt, wait_until
+from harness import PROMPT, REMEDY, WAIT_SECONDS, Engine, Models, Stream, prompt, wait_until
 
 from engine_hooks.sglang.testbed import launch
 from engine_hooks.sglang.testbed.server import Server, ServerOptions
@@ -31,6 +31,10 @@ DEFERRED = "deferred-flush-ignores-waiting"
 WATCHDOG_SECONDS = 8
 WAITING_SECONDS = 4
 """Shorter than the pause below; the others of a request's life are milliseconds."""
+LONG = 200
+"""Tokens of an answer that is not over when the pause comes."""
+KINDS = {"bare": "", "repaired": CLOCKS}
+"""An engine and its remedies."""
 
 
 @pytest.fixture
@@ -66,31 +70,38 @@ def active(engine: Engine) -> set[str]:
     return {name for name, on in engine.metrics().by("quiesce_remedy_active", "remedy").items() if on}
 
 
-def test_a_long_pause_ends_no_request_and_no_engine(start: Start) -> None:
-    """A pause longer than every time-out: of requests that wait (B17), and of the watchdog (B06)."""
+def paused_long(engines: Mapping[str, Engine], mode: str, over: Callable[[Engine, Stream], bool], what: str) -> Stream:
+    """Pause the bare engine and the repaired one while they answer, until the bare one shows that it was too long.
+
+    Returns the bare one's answer. The repaired one's is whole in the end.
+    """
+    streams = {}
+    for kind, engine in engines.items():
+        streams[kind] = engine.generate(prompt(40), LONG)
+        streams[kind].wait_tokens(4)
+        engine.pause(mode)
+    wait_until(lambda: over(engines["bare"], streams["bare"]), what)
+    time.sleep(WAITING_SECONDS)  # the other was paused by the same clock, a little later
+    assert active(engines["repaired"]) == {CLOCKS}
+    assert streams["repaired"].running
+    engines["repaired"].continue_()
+    assert len(streams["repaired"].result()) == LONG
+    return streams["bare"]
+
+
+def test_a_long_pause_ends_no_request(start: Start) -> None:
+    """A pause longer than the time-out of requests that wait (B17)."""
     timeout = {"SGLANG_REQ_WAITING_TIMEOUT": str(WAITING_SECONDS)}
-    kinds = {"bare": "", "repaired": CLOCKS}
-    retracting = {kind: start(f"{kind}-requests", remedies, timeout) for kind, remedies in kinds.items()}
-    frozen = {kind: start(kind, remedies, watchdog_timeout=WATCHDOG_SECONDS) for kind, remedies in kinds.items()}
-    waiting, running = {}, {}
-    for kind in kinds:
-        waiting[kind] = retracting[kind].generate(prompt(40), 400)
-        waiting[kind].wait_tokens(4)
-        retracting[kind].pause("retract")
-        running[kind] = frozen[kind].generate(prompt(40), 400)
-        running[kind].wait_tokens(4)
-        frozen[kind].pause("in_place")
-    wait_until(lambda: not waiting["bare"].running, "a request timed out by the pause")
-    wait_until(lambda: not frozen["bare"].server.alive, "a watchdog that takes the pause for a hang")
-    # The others were paused before that, by the same clocks.
-    time.sleep(WAITING_SECONDS)
-    for engine, stream in ((retracting["repaired"], waiting["repaired"]), (frozen["repaired"], running["repaired"])):
-        assert active(engine) == {CLOCKS}
-        assert stream.running
-        engine.continue_()
-        assert len(stream.result()) == 400
-    assert waiting["bare"].error or len(waiting["bare"].output_ids) < 400
-    assert running["bare"].error or len(running["bare"].output_ids) < 400
+    engines = {kind: start(kind, remedies, timeout) for kind, remedies in KINDS.items()}
+    bare = paused_long(engines, "retract", lambda _, stream: not stream.running, "a request timed out by the pause")
+    assert bare.error or len(bare.output_ids) < LONG
+
+
+def test_a_long_pause_is_no_hang(start: Start) -> None:
+    """A pause longer than the watchdog's limit (B06)."""
+    engines = {kind: start(kind, remedies, watchdog_timeout=WATCHDOG_SECONDS) for kind, remedies in KINDS.items()}
+    bare = paused_long(engines, "in_place", lambda engine, _: not engine.server.alive, "a watchdog sees a hang")
+    assert bare.error or len(bare.output_ids) < LONG
 
 
 @pytest.mark.parametrize("remedy", [REMEDY, GRAMMAR])

@@ -21,8 +21,8 @@ from spec.tla import Fairness
 
 needs_spin = pytest.mark.skipif(bool(MISSING), reason=WHY)
 ALL, ABOUT_A_REQUEST = ([i for i, p in catalogue().items() if p.needs_request is follows] for follows in (False, True))
-# A parked request goes on into a queue that has room at any length, and not in an instance whose queue is full again and
-# again: a difference of the bound, not of the spec.
+# A parked request goes on into a queue that has room at any length, and not in an instance whose queue is full again
+# and again: a difference of the bound, not of the spec.
 BOUND_BREAKS = {"RequestsReturn_parked"}
 NONE_KEPT = "rejected-retrying-reap-unbounded"
 CASES = [

@@ -12,7 +12,7 @@ from checker.verify import Request, results_of
 from checker.workbench import Workbench
 from spec.profile import load_profile
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.source
 BUNDLED = "sglang-0.5.23"
 COPIES = copies("noticed")
 VERDICTS = Path(__file__).resolve().parents[2] / "docs/verdicts.json"

@@ -35,7 +35,7 @@ def repaired(tmp_path_factory):
     return folder
 
 
-@pytest.mark.engine
+@pytest.mark.source
 def test_extract_writes_a_profile_and_says_how_much_it_found(tmp_path):
     done = checker("extract", "sglang", "-o", str(tmp_path / "installed.toml"))
     assert (done.returncode, done.stdout) == (0, "")
@@ -43,7 +43,7 @@ def test_extract_writes_a_profile_and_says_how_much_it_found(tmp_path):
     assert tomllib.loads((tmp_path / "installed.toml").read_text())["loops"]["normal"]["paused"] == ["record"]
 
 
-@pytest.mark.engine
+@pytest.mark.source
 def test_the_json_has_each_fact_with_its_place_and_fits_its_schema():
     jsonschema = pytest.importorskip("jsonschema")
     done = checker("extract", "sglang", "--json")
@@ -54,7 +54,7 @@ def test_the_json_has_each_fact_with_its_place_and_fits_its_schema():
     assert (paused["value"], paused["function"]) == (False, "create_scheduler_watchdog")
 
 
-@pytest.mark.engine
+@pytest.mark.source
 def test_what_is_unknown_is_said_and_exits_3(repaired, tmp_path):
     scheduler = repaired / FILES["scheduler"]
     text = scheduler.read_text(encoding="utf-8")
@@ -76,7 +76,7 @@ def test_what_is_unknown_is_said_and_exits_3(repaired, tmp_path):
     assert list(tomllib.loads(done.stdout)["unknown"]) == ["flush"]
 
 
-@pytest.mark.engine
+@pytest.mark.source
 def test_diff_shows_facts_and_the_verdicts_that_change(repaired):
     wanted = ("--property", "paused-flush-succeeds", "--loop", "normal", "--mode", "retract")
     done = checker("diff", P, str(repaired), *wanted)
@@ -106,7 +106,7 @@ def test_diff_shows_facts_and_the_verdicts_that_change(repaired):
     ]
 
 
-@pytest.mark.engine
+@pytest.mark.source
 def test_diff_of_the_installed_engine_and_the_bundled_profile():
     done = checker("diff", P, "installed")
     assert done.returncode == 0

@@ -12,7 +12,7 @@ from checker.extract.read import extract, leaves
 from checker.extract.write import toml
 from spec.profile import load_profile
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.source
 # The bundled profile names a function that another overrides, and one that is called later: the fact is the same.
 OTHER_FUNCTIONS = ["ledgers.backup.moves", "ledgers.prefetch.moves"]
 

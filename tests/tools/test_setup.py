@@ -159,7 +159,7 @@ def test_the_tests_without_an_engine_set_up_none():
     assert done.stdout.splitlines() == [
         "tools/setup.sh core",
         "tools/setup.sh tests",
-        '.venv/bin/python -m pytest -m "not engine" --ignore=tests/engine --ignore=tests/alerts',
+        '.venv/bin/python -m pytest -m "not engine and not source" --ignore=tests/engine --ignore=tests/alerts',
     ]
 
 
