@@ -4,11 +4,11 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 rest=$(mktemp)
-# What a script starts in its background ignores SIGINT, which some tests send; and the engines go first.
+# What is started in a background ignores SIGINT, which some tests send; and the engines go first.
 env --default-signal=INT nice -n 5 .venv/bin/python -m pytest -m "not engine" "$@" >"$rest" 2>&1 &
 other=$!
 trap 'kill -INT $other 2>/dev/null' INT TERM
-.venv/bin/python -m pytest -m engine "$@"
+env --default-signal=INT .venv/bin/python -m pytest -m engine "$@"
 engines=$?
 wait $other
 others=$?

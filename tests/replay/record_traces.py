@@ -9,14 +9,17 @@ It goes through everything that a trainer may do, with transfers held on their w
 from __future__ import annotations
 
 import gzip
+import signal
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "engine"))
 
+import psutil
 from harness import Engine, Setup, prompt
 
 from checker.replay.reading import traces
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 
     from engine_hooks.sglang.testbed.control import Switch
 
+END_SECONDS = 60.0
+"""How long a scheduler may take to end, on a machine shared with others."""
 TRACES = Path(__file__).parent / "traces"
 REMEDY = "reap-while-paused"
 SETUPS = {
@@ -85,10 +90,18 @@ def _made(folder: Path) -> Path:
 
 def finish(server: Server) -> None:
     """End the scheduler so that it writes the end of its trace."""
-    for process in server.processes():
-        if "scheduler" in "".join(process.cmdline()):
-            process.send_signal(2)
-    time.sleep(3)
+    schedulers = [process for process in server.processes() if "scheduler" in "".join(process.cmdline())]
+    for process in schedulers:
+        process.send_signal(signal.SIGINT)
+    deadline = time.monotonic() + END_SECONDS
+    while any(_runs(process) for process in schedulers) and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
+def _runs(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def scenario(engine: Engine, new: Path, *, storage: bool) -> None:
