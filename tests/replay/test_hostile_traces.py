@@ -15,6 +15,7 @@ from checker.replay.reading import TraceError, traces
 from checker.replay.results import ACCEPTED, DIVERGES, UNKNOWN
 from checker.replay.run import Judges, Options
 from engine_hooks.trace import SCHEMA, Step, TraceState, sealed
+from spec.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
