@@ -19,6 +19,7 @@ from spec.errors import QuiesceError
 
 SUFFIXES = (SUFFIX, SUFFIX + ".gz")
 _STEP = b'{"kind":"step",'
+_CHANGED = "not the line that was written here: changed, or others are missing or moved"
 
 
 class TraceError(QuiesceError):
@@ -151,6 +152,9 @@ class _Lines:
             raise self.place.error("no header of a trace")
         if found.schema != SCHEMA:
             raise self.place.error(f"schema {found.schema} is not known; this version reads {SCHEMA}")
+        # Before anything is looked up by what it says: a name that was changed is no name of a profile.
+        if unsealed(line.removesuffix(b"\n"), _checksum(found.before, self.place)) is None:
+            raise self.place.error(_CHANGED)
         return found
 
     def next(self, line: Step, expected: int) -> int:
@@ -168,7 +172,7 @@ class _Lines:
             raise self.place.error(whole)
         found = unsealed(line[:-1], self.checksum)
         if found is None:
-            raise self.place.error("not the line that was written here: changed, or others are missing or moved")
+            raise self.place.error(_CHANGED)
         body, self.checksum = found
         try:
             if body.startswith(_STEP):
