@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from engine_hooks.origin import Origin
+
 SCHEMA = 1
 SUFFIX = ".ndjson"
 MAX_BYTES = 1 << 20
@@ -40,20 +42,9 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     lookups: int = 0
 
 
-class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="header", tag_field="kind"):
+class Header(Origin, frozen=True, forbid_unknown_fields=True, tag="header", tag_field="kind"):
     """Which violation on which engine. Times are Unix seconds."""
 
-    schema: int
-    engine: str
-    engine_version: str
-    version: str
-    """Of Quiesce."""
-    profile: str
-    spec_digest: str
-    rank: Mapping[str, int]
-    loop: str
-    remedies: tuple[str, ...]
-    """Active ones."""
     storage: str
     """Kind of the storage tier when the last pause began; empty before the first one."""
     property: str

@@ -8,10 +8,11 @@ changed, dropped, repeated or moved without being noticed. What is left out of a
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import msgspec
+
+from engine_hooks.origin import Origin
 
 SCHEMA = 1
 SUFFIX = ".trace.ndjson"
@@ -71,20 +72,9 @@ class TraceState(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
 STATE_FIELDS = TraceState.__struct_fields__
 
 
-class TraceHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="trace", tag_field="kind"):
+class TraceHeader(Origin, frozen=True, forbid_unknown_fields=True, tag="trace", tag_field="kind"):
     """Which engine a trace is of. Times are Unix seconds."""
 
-    schema: int
-    engine: str
-    engine_version: str
-    version: str
-    """Of Quiesce."""
-    profile: str
-    spec_digest: str
-    rank: Mapping[str, int]
-    loop: str
-    remedies: tuple[str, ...]
-    """Active ones."""
     storage: str
     """Kind of the storage tier when the trace began: `none`, or the name of the backend."""
     at: float

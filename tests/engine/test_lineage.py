@@ -179,10 +179,8 @@ def test_kv_on_the_device_after_a_refused_flush_is_stale(
     assert engine.violations() == 0
 
 
-def test_kv_in_the_storage_after_a_granted_flush_is_stale(
-    engine: Followed, models: Models, fresh_answer: list[int]
-) -> None:
-    """B04."""
+def read_stale_storage(engine: Followed, models: Models, fresh_answer: list[int]) -> None:
+    """B04: a granted flush, and after it the old weights' KV comes back from storage."""
     engine.ask(PROMPT, 1)
     engine.drain()
     engine.pause("retract")
@@ -191,6 +189,12 @@ def test_kv_in_the_storage_after_a_granted_flush_is_stale(
     stale = engine.ask(PROMPT, ASKED_TOKENS)
     assert stale.output_ids != fresh_answer
     assert from_tiers(stale) == {"storage": CACHED}
+
+
+def test_kv_in_the_storage_after_a_granted_flush_is_stale(
+    engine: Followed, models: Models, fresh_answer: list[int]
+) -> None:
+    read_stale_storage(engine, models, fresh_answer)
     engine.wait_read({("storage", "stale"): CACHED})
     assert engine.violations() == 1
     assert f"request 1 of 1: {CACHED} from storage" in engine.findings(PROPERTY)[-1].text
@@ -290,14 +294,7 @@ def test_without_the_lineage_stale_kv_in_the_storage_is_not_seen(
     with Server(served(tmp_path_factory.mktemp("unfollowed"), models, warm)) as server:
         engine = Followed(server, models.old)
         engine.begin()
-        engine.ask(PROMPT, 1)
-        engine.drain()
-        engine.pause("retract")
-        assert engine.update_from_disk(models.new).success
-        engine.continue_()
-        stale = engine.ask(PROMPT, ASKED_TOKENS)
-        assert stale.output_ids != fresh_answer
-        assert from_tiers(stale) == {"storage": CACHED}
+        read_stale_storage(engine, models, fresh_answer)
         engine.ask(prompt(30, seed=2), 1)
         assert engine.read() == {}
         assert engine.violations() == 0

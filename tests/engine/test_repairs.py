@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import requests
-from harness import ASKED_TOKENS, PROMPT, WAIT_SECONDS, Engine, Models, Stream, prompt, wait_until
+from harness import ASKED_TOKENS, PROMPT, WAIT_SECONDS, Engine, Models, Setup, Stream, prompt, wait_until
 
 from engine_hooks.sglang.testbed.server import Server, ServerOptions
 
@@ -39,17 +39,13 @@ def started(
 ) -> Iterator[Engine]:
     """Overlap loop, file storage, a queue of one request; with all remedies at once, or with none."""
     assert len(fresh_answer) == ASKED_TOKENS
-    remedies = ",".join(TOGETHER) if kind == REPAIRED else ""
+    setup = Setup("overlap", "file", ",".join(TOGETHER) if kind == REPAIRED else "")
     options = ServerOptions(
         models.old,
         tmp_path_factory.mktemp(kind),
         storage=True,
-        arguments={
-            "enable_metrics": True,
-            "hicache_storage_prefetch_policy": "wait_complete",
-            "max_queued_requests": 1,
-        },
-        environment={"QUIESCE": "observe", "QUIESCE_REMEDIES": remedies},
+        arguments=setup.arguments | {"max_queued_requests": 1},
+        environment=setup.environment,
         start_seconds=480,
         warm=warm,
     )
