@@ -59,7 +59,10 @@ class Monitor:
         self._variables = attrgetter(*COMPARED)
         self._last: tuple[object, object] | None = None
         self._repeated = 0
-        self._forwards = 0
+        self.forwards = 0
+        """Batches launched since they were last counted as checked."""
+        self.minds_forwards = False
+        """Whether a batch that is launched now may be a violation; else it is enough to count it."""
         self._seen: Observation | None = None
         self._recorder: FlightRecorder | None = None
         self._dropping: list[FlightRecorder | Tracer] = []
@@ -113,6 +116,7 @@ class Monitor:
         if self._since is None:
             self._since = self._clock()
             self.flush_wanted = False
+        self.minds_forwards = True
         # A retract empties the running work: a later in_place finds nothing to keep.
         if self.mode != "retract":
             self.mode = mode
@@ -129,6 +133,7 @@ class Monitor:
         self._forget_last()
         self.mode = None
         self._since = None
+        self.minds_forwards = self._stale
         self.flush_wanted = False
         for property_id in tuple(self._episodes):
             self._end(property_id)
@@ -144,6 +149,7 @@ class Monitor:
         if result == "granted":
             self.flush_wanted = False
             self._stale = False
+            self.minds_forwards = self._since is not None
             for property_id in ("paused-flush-succeeds", "update-flushes", "no-stale-kv"):
                 self._end(property_id)
             self._show_stuck(())
@@ -192,7 +198,7 @@ class Monitor:
             return  # it may have been unflushed
         self.board.count("updates_total", kind, result)
         if result == "unflushed":
-            self._stale = True
+            self._stale = self.minds_forwards = True
         if self.mode != "retract" or "update-flushes" not in self.watched:
             return
         self.board.checked("update-flushes")
@@ -218,7 +224,7 @@ class Monitor:
         refused, and no flush granted since. That covers the device and host tiers; what a storage tier holds of old
         weights no flush drops.
         """
-        self._forwards += 1
+        self.forwards += 1
         if self._since is not None and "no-forward-while-paused" in self.watched:
             self._violated("no-forward-while-paused", "a batch is launched", self._seen)
         if self._stale and "no-stale-kv" in self.watched and not self.sees("lineage"):
@@ -284,10 +290,10 @@ class Monitor:
             for property_id in self._judged:
                 self.board.checked(property_id, self._repeated)
             self._repeated = 0
-        if self._forwards:
+        if self.forwards:
             for property_id in _CHECKED_AT_FORWARDS & self.watched:
-                self.board.checked(property_id, self._forwards)
-            self._forwards = 0
+                self.board.checked(property_id, self.forwards)
+            self.forwards = 0
 
     def _count_dropped(self) -> None:
         for source in self._dropping:

@@ -74,7 +74,7 @@ class Probes:
     def ingested(self, result: object, _scheduler: Engine, *_args: object, **_kwargs: object) -> None:
         """AFTER `Scheduler.ingest_requests`."""
         session = self._session
-        if session is not None:
+        if session is not None and not session.passes_by():
             session.guarded("pass", session.ingested, result)
 
     def paused_pass(self, original: Call, scheduler: Engine, *args: object, **kwargs: object) -> object:
@@ -93,7 +93,11 @@ class Probes:
         """BEFORE `Scheduler.run_batch`."""
         session = self._session
         if session is not None:
-            session.guarded("forward", session.monitor.forward)
+            monitor = session.monitor
+            if monitor.minds_forwards:
+                session.guarded("forward", monitor.forward)
+            else:
+                monitor.forwards += 1
 
     def idling(self, _scheduler: Engine, *_args: object, **_kwargs: object) -> None:
         """BEFORE `Scheduler.on_idle`, whose own check of the pools ends the scheduler where it fails."""

@@ -27,8 +27,8 @@ logger = logging.getLogger("quiesce")
 Engine = Any
 
 # A running pass is read in full this often (s), and whenever something of the protocol is under way; what no check
-# needs on each running pass costs nothing on the others.
-_RUNNING_READ_SECONDS = 0.05
+# needs on each running pass costs nothing on the others. Gauges are shown once a second.
+_RUNNING_READ_SECONDS = 0.5
 # A probe takes microseconds. One that holds the scheduler for so long, so often, is worse than not watching.
 _SLOW_SECONDS = 1.0
 _SLOW_TIMES = 3
@@ -71,6 +71,7 @@ class Session:
         """The first answer of the engine's plain gate since it was last set to None."""
         self.update_refused = False
         self.census = sources.census
+        self._counts_between = sources.census is not None and bool(sources.census.between)
         self.timed_out: Callable[[], None] | None = None
         """Told of a flush with a time-out that was not granted in time."""
         self.trace: Tracing | None = None
@@ -127,6 +128,26 @@ class Session:
             logger.exception("quiesce: hook %s is lost (%s), and that cannot be shown", hook, error)
 
     # Passes.
+
+    def passes_by(self) -> bool:
+        """Whether the pass that begins needs no look: a running one, with one looked at not long ago.
+
+        It runs in each pass, mostly with cold caches, so it is short and outside `guarded`.
+        """
+        try:
+            if (
+                self.scheduler._engine_paused  # noqa: SLF001 - the engine has no public name for it
+                or time.monotonic() >= self._next_read
+                or self._flush_wrapper._pending is not None  # noqa: SLF001 - as above
+                or self.trace is not None
+                or self._counts_between
+            ):
+                return False
+        except Exception:  # noqa: BLE001 - the look that follows fails too, and says so
+            return False
+        self._sequence += 1
+        self._undisturbed = False
+        return True
 
     def ingested(self, received: object) -> None:
         """After `Scheduler.ingest_requests`: a pass begins; a paused one is observed at its end too.

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from harness import ASKED_TOKENS, PROMPT, SETUPS, Engine, Models, Setup, records_of
+from harness import (
+    ASKED_TOKENS,
+    ASKING_SCORES,
+    PROMPT,
+    SETUPS,
+    Engine,
+    Fresh,
+    Models,
+    Scores,
+    Setup,
+    records_of,
+)
 
 from engine_hooks.sglang.testbed import tinymodel
 from engine_hooks.sglang.testbed.server import Server, ServerOptions
@@ -42,6 +54,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
 
 
 FRESH_ENGINE = """
+import json
 import sys
 from pathlib import Path
 from engine_hooks.sglang.testbed import launch
@@ -55,30 +68,36 @@ if __name__ == "__main__":
     engine = sglang.Engine(**launch.engine_args(model))
     sampling = {"max_new_tokens": int(sys.argv[3]), "temperature": 0, "ignore_eos": True}
     prompt = [int(token) for token in sys.stdin.read().split()]
-    answer = engine.generate(input_ids=prompt, sampling_params=sampling)["output_ids"]
+    answer = engine.generate(input_ids=prompt, sampling_params=sampling, **json.loads(sys.argv[4]))
     assert control.rank().installed
     control.rank().d2h.wait(lambda switch: switch.done > 0)
     engine.shutdown()
-    print("answer", *answer)
+    (folder / "answer.json").write_text(json.dumps(answer))
 """
 
 
 @pytest.fixture(scope="session")
-def fresh_answer(models: Models, tmp_path_factory: pytest.TempPathFactory) -> list[int]:
+def fresh(models: Models, tmp_path_factory: pytest.TempPathFactory) -> Fresh:
     """What a fresh engine with the new weights answers to PROMPT: an engine inside a process of its own, for once."""
     folder = tmp_path_factory.mktemp("fresh")
     program = folder / "fresh.py"
     program.write_text(FRESH_ENGINE)
     done = subprocess.run(
-        [sys.executable, str(program), str(models.new), str(folder), str(ASKED_TOKENS)],
+        [sys.executable, str(program), str(models.new), str(folder), str(ASKED_TOKENS), json.dumps(ASKING_SCORES)],
         check=False,
         input=" ".join(map(str, PROMPT)),
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    (line,) = (line for line in done.stdout.splitlines() if line.startswith("answer "))
-    return [int(token) for token in line.split()[1:]]
+    answer = json.loads((folder / "answer.json").read_text())
+    return Fresh(answer["output_ids"], Scores.of(answer["meta_info"]))
+
+
+@pytest.fixture(scope="session")
+def fresh_answer(fresh: Fresh) -> list[int]:
+    """Its tokens."""
+    return fresh.answer
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ import requests
 from prometheus_client.parser import text_string_to_metric_families
 
 from engine_hooks.sglang.testbed import launch
+from engine_hooks.sglang.testbed.tinymodel import VOCABULARY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -156,6 +157,41 @@ class Finding:
     text: str
 
 
+@dataclass(frozen=True)
+class Scores:
+    """For each token of an answer the logits that it was chosen by: of the whole vocabulary, less their log-sum."""
+
+    by_token: tuple[tuple[float, ...], ...]
+
+    @staticmethod
+    def of(meta: Mapping[str, Any]) -> Scores:
+        """From what an engine says of an answer that was asked with `ASKING_SCORES`."""
+        rows = [sorted((token, score) for score, token, _ in row) for row in meta["output_top_logprobs"]]
+        assert all(len(row) == VOCABULARY for row in rows)
+        return Scores(tuple(tuple(score for _, score in row) for row in rows))
+
+    def apart(self, other: Scores) -> float:
+        """The largest difference (nats) of the first token's logits: later ones follow other tokens."""
+        return max(abs(a - b) for a, b in zip(self.by_token[0], other.by_token[0], strict=True))
+
+    def equals(self, other: Scores) -> bool:
+        """Whether all are the same but for the order in which floats are added."""
+        rows = zip(self.by_token, other.by_token, strict=True)
+        return all(abs(a - b) < SAME_SCORE for row in rows for a, b in zip(*row, strict=True))
+
+
+ASKING_SCORES: dict[str, object] = {"return_logprob": True, "top_logprobs_num": VOCABULARY}
+SAME_SCORE = 1e-3
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """What an engine answers to PROMPT that has never seen other weights than the new ones."""
+
+    answer: list[int]
+    scores: Scores
+
+
 @dataclass
 class Stream:
     """One streaming request, read by a thread of its own."""
@@ -214,20 +250,20 @@ class Engine:
         self._first_model = self._model = model
         self._streams: list[Stream] = []
 
-    def generate(self, input_ids: list[int], tokens: int) -> Stream:
+    def generate(self, input_ids: list[int], tokens: int, **asking: object) -> Stream:
         """Start a greedy request for exactly `tokens` tokens; the returned stream fills as they come."""
         stream = Stream(tokens)
         sampling = {"max_new_tokens": tokens, "temperature": 0, "ignore_eos": True}
-        body = {"input_ids": input_ids, "sampling_params": sampling, "stream": True}
+        body = {"input_ids": input_ids, "sampling_params": sampling, "stream": True, **asking}
         target = self.server.url + "/generate"
         stream.thread = threading.Thread(target=stream.read, args=(target, body), daemon=True)
         stream.thread.start()
         self._streams.append(stream)
         return stream
 
-    def ask(self, input_ids: list[int], tokens: int = 16) -> Stream:
+    def ask(self, input_ids: list[int], tokens: int = 16, **asking: object) -> Stream:
         """A request, finished."""
-        stream = self.generate(input_ids, tokens)
+        stream = self.generate(input_ids, tokens, **asking)
         stream.result()
         return stream
 
