@@ -84,6 +84,10 @@ def _check_sets(profile: Profile, text: str) -> None:
     for name, loop in profile.loops.items():
         if loop.chains and not loop.result_queue:
             fail(("loops", name, "chains"), "needs result_queue: what a launch is chained to is queued there")
+        order = [step for step in loop.running if step in {"launch", "process"}]
+        if loop.skips_finishing and not (loop.result_queue and order == ["launch", "process"]):
+            problem = "needs result_queue, and a running pass that launches and then processes: what it skips for is queued"
+            fail(("loops", name, "skips_finishing"), problem)
         if loop.paused and not loop.honours_pause:
             fail(("loops", name, "paused"), "must be empty: a loop that does not honour the pause has no paused pass")
 

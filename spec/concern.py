@@ -99,6 +99,9 @@ class Concern:
     def pass_begins(self, s: Draft, steps: Sequence[str]) -> None:
         """A pass of the loop begins, which has these steps."""
 
+    def polled(self, s: Draft) -> None:
+        """An admission is about to look at each waiting request."""
+
     def admitted(self, s: Draft, count: NatTerm) -> None:
         """`count` requests run from now on."""
 

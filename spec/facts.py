@@ -22,6 +22,8 @@ class Loop:
     chains: bool = False
     """Whether a decode is launched on top of one whose result is not read yet, while nobody waits and nobody ends: such
     a pass runs none of the steps below."""
+    skips_finishing: bool = False
+    """Whether no batch is launched where every request that runs ends, by its length, with the result that waits."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,8 @@ class PrefetchFacts:
     declines: str = ""
     """What a retry costs that is not sent, since too little is left to look up: `spent`, an attempt, or `free`. Empty:
     every retry is sent."""
+    again_on_loss: bool = False
+    """Whether an admission looks up again what a waiting request had in the tree when it was queued, and has no more."""
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,8 @@ class Flow:
     """How many requests are in that batch."""
     admitted: BoolTerm | None = None
     """Whether this pass has admitted a request; None before it schedules."""
+    skipped: BoolTerm | None = None
+    """Whether nothing was launched since all that run end with the result that waits; None where no loop asks."""
 
 
 class Steps(ABC):
@@ -151,7 +153,16 @@ class Steps(ABC):
         if not found:
             return None
         held = total(*(ledger.entries(s, stages) for ledger, stages in found))
-        return ite(conj(s.mine_waiting, neg(disj(*gates))), nat(0), held) if self.mine else held
+        return ite(self.admissible(s, gates) > 0, nat(0), held) if self.mine else held
+
+    def admissible(self, s: Draft, gates: Sequence[BoolTerm]) -> NatTerm:
+        """1 where the followed request waits and nothing gates it."""
+        return ite(conj(s.mine_waiting, neg(disj(*gates))), nat(1), nat(0)) if self.mine else nat(0)
+
+    @property
+    def loses_prefixes(self) -> bool:
+        """Whether an admission looks up again what a flush took from a waiting request."""
+        return self.storage and self.profile.prefetch.again_on_loss
 
     def end_with(self, s: Draft, event: str) -> None:
         """Every entry of the ledgers that end with this event."""

@@ -33,6 +33,7 @@ class Carried:
 
     has_host: bool = False
     prefetch_budget: int = 0
+    prefix_lost: bool = False
 
 
 class Numbered(Protocol):
@@ -100,9 +101,10 @@ class Judge:
         self.statistics = Statistics()
         self._has_host = "has_host" in relations.variables
         self._budget = "prefetch_budget" in relations.variables
-        self._attempts = relations.profile.prefetch.retry_attempts
+        self._loses = "prefix_lost" in relations.variables
+        self._given = {do: self._shares(do) for do in ("pass", "arrive", "pause")}
         self._ways: dict[tuple[str, str], tuple[Alternative, ...]] = {}
-        self._cubes: dict[tuple[str, str, bool], _Cubes] = {}
+        self._cubes: dict[tuple[str, str, bool, bool], _Cubes] = {}
         self._single: dict[tuple[Any, ...], Known | None] = {}
         self._solvers: dict[int, z3.Solver] = {}
         self._nodes: dict[int, _Way] = {}
@@ -121,7 +123,7 @@ class Judge:
         """What is carried on, where the spec allows `y` after `x`; else None. Raises UndecidedError."""
         if self._has_host and not carried.has_host:
             return self._judge_single(do, how, x, y, carried, where)
-        key = (do, how, carried.has_host)
+        key = (do, how, carried.has_host, carried.prefix_lost)
         cubes = self._cubes.get(key)
         if cubes is None:
             cubes = self._cubes.setdefault(key, _Cubes(self.relations.absent))
@@ -137,7 +139,7 @@ class Judge:
                 cubes.count(place)
             if cubes.differing:
                 self.statistics.differ(cubes.known[place], where.number)
-        if x.lookups == y.lookups and do in _KEEPING:
+        if x.lookups == y.lookups and do == "pass" and not carried.prefix_lost:
             return carried
         return self._carry(do, how, x, y, carried)
 
@@ -150,7 +152,7 @@ class Judge:
         still = min(carried.prefetch_budget, x.prefetch_retry + x.prefetch_query + x.prefetch_hit + x.waiting)
         plain = (replace(x, lookups=0, forwards=0), replace(y, lookups=0, forwards=0))
         for reaches in (True, False):
-            key = (do, how, reaches, still, grown, plain)
+            key = (do, how, reaches, carried.prefix_lost, still, grown, plain)
             if key not in self._single:
                 if len(self._single) > _MOST_KNOWN:
                     self._single.clear()
@@ -169,25 +171,40 @@ class Judge:
         self, do: str, how: str, x: TraceState, y: TraceState, carried: Carried, *, reaches: bool | None = None
     ) -> Carried:
         has_host = self._ends(do, how, carried) if reaches is None else reaches
-        if has_host == carried.has_host and x.lookups == y.lookups:
-            return carried
-        return Carried(has_host, self._next_budget(do, x, y, carried))
+        return Carried(has_host, self._next_budget(do, x, y, carried), self._next_lost(do, how, x, y, carried))
+
+    def _next_lost(self, do: str, how: str, x: TraceState, y: TraceState, carried: Carried) -> bool:
+        """Whether a waiting request may have lost its prefix: since a flush, until none waits in a running pass."""
+        if (do, how) in _FLUSHES:
+            return self._loses and y.waiting > 0
+        runs = do == "pass" and not (x.paused and self.relations.honours_pause)
+        return carried.prefix_lost and (y.waiting > 0 or not runs)
 
     def _next_budget(self, do: str, x: TraceState, y: TraceState, carried: Carried) -> int:
-        """Attempts left: a new lookup brings some, a retry takes one. The formula says the same, and is checked."""
-        if not self._budget:
-            return carried.prefetch_budget
-        return carried.prefetch_budget + self._rate(do) * (y.lookups - x.lookups)
+        """Attempts left: each queued request brings some, a pass takes one for each lookup that it sends.
 
-    def _rate(self, do: str) -> int:
-        """By how much a lookup changes the attempts that are left."""
-        return -1 if do == "pass" else max(0, self._attempts - 1)
+        The formula says the same, and is checked.
+        """
+        if do not in self._given:
+            return carried.prefetch_budget
+        by_lookup, by_waiting = self._given[do]
+        grown = by_lookup * (y.lookups - x.lookups) + by_waiting * (y.waiting - x.waiting)
+        return carried.prefetch_budget + grown
+
+    def _shares(self, do: str) -> tuple[int, int]:
+        """By how much a lookup, and a request more that waits, change the attempts that are left."""
+        facts = self.relations.profile.prefetch
+        if not self._budget or not facts.retry_attempts:
+            return 0, 0
+        if do == "pass":
+            return -1, 0
+        return 0, facts.retry_attempts if do == "arrive" or facts.on_requeue else 0
 
     def _learn(  # noqa: PLR0913, PLR0917 - as above
         self, do: str, how: str, x: TraceState, y: TraceState, carried: Carried, where: Numbered, *, has_host: bool
     ) -> Known | None:
         """A cube around this line, of the first way that allows it; None where there is none."""
-        ends = Carried(has_host, self._next_budget(do, x, y, carried))
+        ends = Carried(has_host, self._next_budget(do, x, y, carried), self._next_lost(do, how, x, y, carried))
         numbers = self.numbers(x, y, carried, ends)
         if numbers is None:
             return None
@@ -196,7 +213,7 @@ class Judge:
             if found is None:
                 continue
             cube, moves = found
-            cube = _in_shown(cube, self._rate(do))
+            cube = _in_shown(cube, *self._given.get(do, (0, 0)))
             actions = (*([way.action] if way.action else []), *moves)
             known = Known(cube, actions, where.number, way.differences)
             self.statistics.learned += 1
@@ -275,8 +292,6 @@ class Judge:
         return self._solvers[id(way)]
 
 
-_KEEPING = frozenset(("pass", "arrive", "abort", "pause", "continue", "defer"))
-"""Lines that leave what is carried as it is, where they start no lookup."""
 _FLUSHES = frozenset((("flush", "granted"), ("deferred", "granted"), ("update", "ok")))
 
 
@@ -329,9 +344,11 @@ class _Cubes:
         self._hits.clear()
 
 
-def _in_shown(cube: Cube, rate: int) -> Cube:
+def _in_shown(cube: Cube, by_lookup: int, by_waiting: int) -> Cube:
     """The cube without what is carried on: the attempts left in the end are a function of the rest."""
-    left = Linear({"x:prefetch_budget": 1, "y:lookups": rate, "x:lookups": -rate, "y:prefetch_budget": -1})
+    left = Linear({"x:prefetch_budget": 1, "y:prefetch_budget": -1})
+    left = left.plus(Linear({"y:lookups": 1, "x:lookups": -1}), by_lookup)
+    left = left.plus(Linear({"y:waiting": 1, "x:waiting": -1}), by_waiting)
     conditions = []
     for one in cube.conditions:
         factor = one.parts.get("y:prefetch_budget", 0)
@@ -364,8 +381,8 @@ def _tests(cube: Cube) -> str:
 
 
 def _implied(name: str) -> bool:
-    """A kind of line has cubes of its own for what is in the host tier before it, which says what is after it."""
-    return name in ("x:has_host", "y:has_host")
+    """A kind of line has cubes of its own for what is carried and no number; what is carried on follows from the rest."""
+    return name.partition(":")[2] in {"has_host", "prefix_lost"}
 
 
 def _condition(one: Linear) -> str:

@@ -8,7 +8,7 @@ import pytest
 from replay_traces import NAMES, TRACES, header_of, load, numbered, path_of, recorded, replayed, text_of
 
 from checker.replay.align import alignments
-from checker.replay.differences import DIFFERENCES, LOST, SKIPS, WAITS
+from checker.replay.differences import DIFFERENCES
 from checker.replay.reading import traces
 from checker.replay.results import ACCEPTED, DIVERGES
 from checker.replay.run import Judges, Options, replay

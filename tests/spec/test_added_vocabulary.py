@@ -124,8 +124,10 @@ def _load(tmp_path: Path, difference: str):
         (
             PEERS.replace('"always"', '"in-flight"') + '\n[set.loops.normal]\nrunning = ["reap if work"]',
             "loops.normal.running",
-            "reap takes no condition beside lookup_wait, or peers",
+            "reap takes no condition beside peers",
         ),
+        ('[set.loops.normal]\nrunning = ["schedule", "reap if admitted"]', "loops.normal.running", "not admitted beside"),
+        ("[set.loops.normal]\nskips_finishing = true", "loops.normal.skips_finishing", "needs result_queue"),
         (
             '[set.primitives]\nyield = "x"\n[set.loops.normal]\nrunning = ["yield"]',
             "loops.normal.running",
@@ -162,6 +164,6 @@ def test_what_may_be_said_is_read(tmp_path: Path) -> None:
 
 def test_the_bundled_profile_says_none_of_it() -> None:
     profile = load_profile("sglang-0.5.23")
-    added = ("accounts", "eviction", "detach", "lookup_wait", "threads", "merge", "peers", "waves")
+    added = ("accounts", "eviction", "detach", "threads", "merge", "peers", "waves")
     assert [name for name in added if getattr(profile, name) is not None] == []
     assert (profile.holdings, profile.update.lock, profile.gates["flush"].names) == ({}, "", ())
