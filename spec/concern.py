@@ -99,6 +99,9 @@ class Concern:
     def pass_begins(self, s: Draft, steps: Sequence[str]) -> None:
         """A pass of the loop begins, which has these steps."""
 
+    def reaped(self, s: Draft) -> None:
+        """`check_hicache_events` is about to run."""
+
     def polled(self, s: Draft) -> None:
         """An admission is about to look at each waiting request."""
 

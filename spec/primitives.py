@@ -6,10 +6,10 @@ abort_all, drain. Each docstring names the engine's function.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from spec.steps import Flow, Steps
-from spec.terms import BoolTerm, NatTerm, conj, disj, ite, least, minus, nat, neg, total
+from spec.terms import NatTerm, conj, disj, ite, least, minus, nat, neg, total
 from spec.tla import Draft
 
 
@@ -34,6 +34,8 @@ class Primitives(Steps):
 
     def reap(self, s: Draft, _flow: Flow) -> None:
         """`check_hicache_events`: submit what is queued, retire what is ready, allocate or revoke what was found."""
+        for concern in self.concerns:
+            concern.reaped(s)
         self.reap_reaches_tiers(s, self.advance(s, "reap"))
 
     def retry(self, s: Draft, _flow: Flow) -> None:
@@ -64,10 +66,12 @@ class Primitives(Steps):
             concern.polled(s)
         gates = [gate for x in self.concerns if (gate := x.gated(s)) is not None]
         able = s.waiting - ite(disj(*gates), nat(1), nat(0)) if gates else s.waiting
-        lost, unsent = self.look_up_lost(s, gates)
+        ready = self.admission_waits(s)
+        lost, unsent = self.look_up_lost(s, minus(able, ready + self.admissible(s, gates)))
         held = self.held_back(s, gates)
         sure = minus(able, unsent if held is None else held + unsent)
-        low, high = ite(sure > 0, nat(1), nat(0)), able - lost
+        some = conj(able > lost, disj(sure > 0, ready > 0))
+        low, high = ite(some, nat(1), nat(0)), able - lost
         admitted = s.choose("admitted", low=low, high=high, meaning="requests admitted")
         if load_back := self.ledgers.get("load_back"):
             hits = ite(s.has_host, admitted, nat(0))
@@ -77,8 +81,7 @@ class Primitives(Steps):
             self.mine.schedule(s, admitted, *gates)
         s.waiting -= admitted
         s.running += admitted
-        if self.loses_prefixes:
-            s.prefix_lost = conj(s.prefix_lost, s.waiting > 0)
+        self.waits_no_more(s)
         flow.admitted = admitted > 0
         self.admission_ends(s, admitted)
         for concern in self.concerns:
@@ -106,15 +109,27 @@ class Primitives(Steps):
             for concern in self.concerns:
                 concern.cut(s, count)
 
-    def look_up_lost(self, s: Draft, gates: Sequence[BoolTerm]) -> tuple[NatTerm, NatTerm]:
+    def waits_no_more(self, s: Draft) -> None:
+        """What a request has while it waits, and no longer: its attempts, and that its prefix may be gone."""
+        if self.loses_prefixes:
+            s.prefix_lost = conj(s.prefix_lost, s.waiting > 0)
+        if self.storage and (attempts := self.profile.prefetch.retry_attempts):
+            s.prefetch_budget = least(s.prefetch_budget, attempts * s.waiting)
+
+    def admission_waits(self, s: Draft) -> NatTerm:
+        """How many entries wait for nothing but the admission of their request."""
+        moves = [(ledger, move) for ledger in self.ledgers.values() for move in ledger.moves_by("schedule")]
+        return total(nat(0), *(s[ledger.counter(move.from_)] for ledger, move in moves))
+
+    def look_up_lost(self, s: Draft, able: NatTerm) -> tuple[NatTerm, NatTerm]:
         """`_prefetch_after_device_hit_loss`: a request whose prefix a flush took is looked up again, not admitted.
 
-        Returns how many requests have lost one, and of how many too little is left to send a lookup.
+        Of `able` requests, less those that are looked up now. Returns how many have lost one, and of how many too little
+        is left to send a lookup.
         """
         if not self.loses_prefixes:
             return nat(0), nat(0)
-        held = total(self.ledgers["prefetch"].entries(s), self.admissible(s, gates))
-        high = ite(s.prefix_lost, minus(s.waiting, held), nat(0))
+        high = ite(s.prefix_lost, minus(able, self.ledgers["prefetch"].entries(s)), nat(0))
         lost = s.choose("lost", high=high, meaning="waiting requests whose prefix is gone")
         most = least(lost, s.prefetch_budget) if self.profile.prefetch.retry_attempts else lost
         sent = self.stored(s, s.choose("lost_sent", high=most, witness=most, meaning="of these, looked up again"))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from spec.concern import Concern, Part, Rule
 from spec.pages import CONSERVED
-from spec.split import split
 from spec.terms import BoolTerm, conj, disj, ite, nat, neg
 from spec.tla import Always, Draft, Fairness, Sort, Variable
 
@@ -110,11 +109,8 @@ class FollowedLookup(Concern):
             s.mine_told = conj(s.mine_told, again == 0)
             s.mine_lost = conj(s.mine_lost, neg(seen))
 
-    def pass_begins(self, s: Draft, steps: Sequence[str]) -> None:
+    def reaped(self, s: Draft) -> None:
         """The reap of a pass takes over the answer: it reads, or revokes."""
-        # Where it takes a condition, a request must wait: this one does.
-        if "reap" not in {split(step)[0] for step in steps}:
-            return
         enough = s.choose("enough", high=1, meaning="whether the storage has enough for the followed request")
         s.mine_out = disj(s.mine_out, conj(s.mine_found, enough > 0))
         if not self.facts.revoke_ends:

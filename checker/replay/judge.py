@@ -102,6 +102,7 @@ class Judge:
         self._has_host = "has_host" in relations.variables
         self._budget = "prefetch_budget" in relations.variables
         self._loses = "prefix_lost" in relations.variables
+        self._attempts = relations.profile.prefetch.retry_attempts if self._budget else 0
         self._given = {do: self._shares(do) for do in ("pass", "arrive", "pause")}
         self._ways: dict[tuple[str, str], tuple[Alternative, ...]] = {}
         self._cubes: dict[tuple[str, str, bool, bool], _Cubes] = {}
@@ -139,8 +140,9 @@ class Judge:
                 cubes.count(place)
             if cubes.differing:
                 self.statistics.differ(cubes.known[place], where.number)
-        if x.lookups == y.lookups and do == "pass" and not carried.prefix_lost:
-            return carried
+        if x.lookups == y.lookups and do == "pass" and carried.prefetch_budget <= self._attempts * y.waiting:
+            if y.waiting or not carried.prefix_lost:
+                return carried
         return self._carry(do, how, x, y, carried)
 
     def _judge_single(  # noqa: PLR0913, PLR0917 - as above
@@ -177,28 +179,43 @@ class Judge:
         """Whether a waiting request may have lost its prefix: since a flush, until none waits in a running pass."""
         if (do, how) in _FLUSHES:
             return self._loses and y.waiting > 0
-        runs = do == "pass" and not (x.paused and self.relations.honours_pause)
-        return carried.prefix_lost and (y.waiting > 0 or not runs)
+        return carried.prefix_lost and (y.waiting > 0 or not self._runs(do, x))
+
+    def _runs(self, do: str, x: TraceState) -> bool:
+        """It is a running pass."""
+        return do == "pass" and not (x.paused and self.relations.honours_pause)
 
     def _next_budget(self, do: str, x: TraceState, y: TraceState, carried: Carried) -> int:
         """Attempts left: each queued request brings some, a pass takes one for each lookup that it sends.
 
-        The formula says the same, and is checked.
+        They go with the requests that wait. The formula says the same, and is checked.
         """
         if do not in self._given:
             return carried.prefetch_budget
         by_lookup, by_waiting = self._given[do]
         grown = by_lookup * (y.lookups - x.lookups) + by_waiting * (y.waiting - x.waiting)
-        return carried.prefetch_budget + grown
+        left = carried.prefetch_budget + grown
+        return min(left, self._attempts * y.waiting) if self._attempts and self._runs(do, x) else left
 
     def _shares(self, do: str) -> tuple[int, int]:
         """By how much a lookup, and a request more that waits, change the attempts that are left."""
         facts = self.relations.profile.prefetch
-        if not self._budget or not facts.retry_attempts:
+        if not self._attempts:
             return 0, 0
         if do == "pass":
             return -1, 0
-        return 0, facts.retry_attempts if do == "arrive" or facts.on_requeue else 0
+        return 0, self._attempts if do == "arrive" or facts.on_requeue else 0
+
+    def _left(self, do: str, x: TraceState, y: TraceState, carried: Carried) -> Linear:
+        """The same as an equation: the attempts left in the end, less what they are, is 0."""
+        most = self._attempts * y.waiting
+        by_lookup, by_waiting = self._given.get(do, (0, 0))
+        whole = carried.prefetch_budget + by_lookup * (y.lookups - x.lookups)
+        if self._attempts and self._runs(do, x) and whole > most:
+            return Linear({"y:waiting": self._attempts, "y:prefetch_budget": -1})
+        left = Linear({"x:prefetch_budget": 1, "y:prefetch_budget": -1})
+        left = left.plus(Linear({"y:lookups": 1, "x:lookups": -1}), by_lookup)
+        return left.plus(Linear({"y:waiting": 1, "x:waiting": -1}), by_waiting)
 
     def _learn(  # noqa: PLR0913, PLR0917 - as above
         self, do: str, how: str, x: TraceState, y: TraceState, carried: Carried, where: Numbered, *, has_host: bool
@@ -213,7 +230,7 @@ class Judge:
             if found is None:
                 continue
             cube, moves = found
-            cube = _in_shown(cube, *self._given.get(do, (0, 0)))
+            cube = _in_shown(cube, self._left(do, x, y, carried))
             actions = (*([way.action] if way.action else []), *moves)
             known = Known(cube, actions, where.number, way.differences)
             self.statistics.learned += 1
@@ -344,11 +361,8 @@ class _Cubes:
         self._hits.clear()
 
 
-def _in_shown(cube: Cube, by_lookup: int, by_waiting: int) -> Cube:
-    """The cube without what is carried on: the attempts left in the end are a function of the rest."""
-    left = Linear({"x:prefetch_budget": 1, "y:prefetch_budget": -1})
-    left = left.plus(Linear({"y:lookups": 1, "x:lookups": -1}), by_lookup)
-    left = left.plus(Linear({"y:waiting": 1, "x:waiting": -1}), by_waiting)
+def _in_shown(cube: Cube, left: Linear) -> Cube:
+    """The cube without what is carried on: `left`, which is 0, gives the attempts left in the end by the rest."""
     conditions = []
     for one in cube.conditions:
         factor = one.parts.get("y:prefetch_budget", 0)

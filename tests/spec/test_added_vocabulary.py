@@ -126,7 +126,6 @@ def _load(tmp_path: Path, difference: str):
             "loops.normal.running",
             "reap takes no condition beside peers",
         ),
-        ('[set.loops.normal]\nrunning = ["schedule", "reap if admitted"]', "loops.normal.running", "not admitted beside"),
         ("[set.loops.normal]\nskips_finishing = true", "loops.normal.skips_finishing", "needs result_queue"),
         (
             '[set.primitives]\nyield = "x"\n[set.loops.normal]\nrunning = ["yield"]',
