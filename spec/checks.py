@@ -86,7 +86,9 @@ def _check_sets(profile: Profile, text: str) -> None:
             fail(("loops", name, "chains"), "needs result_queue: what a launch is chained to is queued there")
         order = [step for step in loop.running if step in {"launch", "process"}]
         if loop.skips_finishing and not (loop.result_queue and order == ["launch", "process"]):
-            problem = "needs result_queue, and a running pass that launches and then processes: what it skips for is queued"
+            problem = (
+                "needs result_queue, and a running pass that launches and then processes: what it skips for is queued"
+            )
             fail(("loops", name, "skips_finishing"), problem)
         if loop.paused and not loop.honours_pause:
             fail(("loops", name, "paused"), "must be empty: a loop that does not honour the pause has no paused pass")

@@ -91,7 +91,7 @@ class PrefetchFacts:
     """What a retry costs that is not sent, since too little is left to look up: `spent`, an attempt, or `free`. Empty:
     every retry is sent."""
     again_on_loss: bool = False
-    """Whether an admission looks up again what a waiting request had in the tree when it was queued, and has no more."""
+    """Whether an admission looks up again what a waiting request had in the tree when it was queued, and lost."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from spec.steps import Flow, Steps
-from spec.terms import NatTerm, conj, disj, ite, least, minus, nat, neg, total
+from spec.terms import BoolTerm, NatTerm, conj, disj, ite, least, minus, nat, neg, total
 from spec.tla import Draft
 
 
@@ -124,8 +124,8 @@ class Primitives(Steps):
     def look_up_lost(self, s: Draft, able: NatTerm) -> tuple[NatTerm, NatTerm]:
         """`_prefetch_after_device_hit_loss`: a request whose prefix a flush took is looked up again, not admitted.
 
-        Of `able` requests, less those that are looked up now. Returns how many have lost one, and of how many too little
-        is left to send a lookup.
+        Of `able` requests, less those that are looked up now. Returns how many have lost one, and of how many too
+        little is left to send a lookup.
         """
         if not self.loses_prefixes:
             return nat(0), nat(0)
@@ -161,7 +161,7 @@ class Primitives(Steps):
             concern.launched(s)
 
     def all_finish(self, s: Draft, flow: Flow) -> BoolTerm:
-        """`_reqs_finishing_inflight`: all that run end by their length with the result that waits; none was admitted."""
+        """`_reqs_finishing_inflight`: all that run end, by length, with the result that waits; none was admitted."""
         all_old = conj(s.result_pending, s.running > 0, *([] if flow.admitted is None else [neg(flow.admitted)]))
         if self.mine:
             all_old = conj(all_old, disj(neg(s.mine_running), s.mine_todo <= 1))

@@ -73,7 +73,7 @@ class FollowedLookup(Concern):
         s.mine_out = False
 
     def MineTimesOut(self, s: Draft) -> None:
-        """Its time is over, and an admission poll sees it: whatever the storage has not said or read, or no reap seen."""
+        """Its time is over, and an admission poll sees it, whatever the storage or a reap has not done yet."""
         s.when(disj(s.mine_out, s.mine_found), *(self._not_landed(s) if self.facts.deadline == "main" else ()))
         s.mine_out = False
         s.mine_found = False

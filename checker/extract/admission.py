@@ -36,7 +36,9 @@ def skips_finishing(found: Findings, loop: Method) -> None:
         found.say(key, value=False, place=loop.place)
         return
     running = found.value("loops", "overlap", "running") or []
-    if not found.value("loops", "overlap", "result_queue") or [s for s in running if s in {"launch", "process"}][:1] != ["launch"]:
+    if not found.value("loops", "overlap", "result_queue") or [s for s in running if s in {"launch", "process"}][
+        :1
+    ] != ["launch"]:
         found.say(key, value=False, place=loop.place)
         found.doubt(key, "the loop sets the flag, and queues no result behind a launch", loop)
         return
@@ -63,7 +65,11 @@ def _waits(found: Findings, admits: Method) -> None:
     if revoke is None:
         found.doubt(key, f"there is no {TREE[1]}.revoke_pending_prefetch", polls)
         return
-    bodies = [m.node for m in (revoke, retire) if m and (m is revoke or "_retire_ongoing_prefetch(" in ast.unparse(revoke.node))]
+    bodies = [
+        m.node
+        for m in (revoke, retire)
+        if m and (m is revoke or "_retire_ongoing_prefetch(" in ast.unparse(revoke.node))
+    ]
     found.say(key, any(_ends(node) for node in bodies), revoke.place)
 
 
@@ -80,7 +86,9 @@ def _deadline(found: Findings) -> None:
         found.doubt(key, f"there is no {TREE[1]}._prefetch_deadline_expired")
     else:
         landed = any(
-            isinstance(n, ast.If) and "completed_tokens" in ast.unparse(n.test) and ast.unparse(n.body[-1]) == "return False"
+            isinstance(n, ast.If)
+            and "completed_tokens" in ast.unparse(n.test)
+            and ast.unparse(n.body[-1]) == "return False"
             for n in expired.node.body
         )
         found.say(key, "main" if landed else "all", expired.place)

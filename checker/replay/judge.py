@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -11,8 +11,9 @@ import z3
 from msgspec.structs import replace
 
 from checker.replay.cubes import Cube, Linear, Node, Reader, holds, project
+from checker.replay.finder import Find, compiled, in_shown
 from checker.replay.relation import CARRIED, Alternative, Relations, after, before
-from engine_hooks.trace import STATE_FIELDS, TraceState
+from engine_hooks.trace import TraceState
 from spec.terms import BoolTerm, Term, constants, same
 from spec.tla import Sort
 
@@ -43,9 +44,6 @@ class Numbered(Protocol):
     def number(self) -> int:
         """Of the line."""
         ...
-
-
-Find = Callable[[TraceState, TraceState, int], int | None]
 
 
 @dataclass(frozen=True)
@@ -140,9 +138,9 @@ class Judge:
                 cubes.count(place)
             if cubes.differing:
                 self.statistics.differ(cubes.known[place], where.number)
-        if x.lookups == y.lookups and do == "pass" and carried.prefetch_budget <= self._attempts * y.waiting:
-            if y.waiting or not carried.prefix_lost:
-                return carried
+        few = carried.prefetch_budget <= self._attempts * y.waiting
+        if do == "pass" and few and x.lookups == y.lookups and (y.waiting or not carried.prefix_lost):
+            return carried
         return self._carry(do, how, x, y, carried)
 
     def _judge_single(  # noqa: PLR0913, PLR0917 - as above
@@ -230,7 +228,7 @@ class Judge:
             if found is None:
                 continue
             cube, moves = found
-            cube = _in_shown(cube, self._left(do, x, y, carried))
+            cube = in_shown(cube, self._left(do, x, y, carried))
             actions = (*([way.action] if way.action else []), *moves)
             known = Known(cube, actions, where.number, way.differences)
             self.statistics.learned += 1
@@ -359,60 +357,3 @@ class _Cubes:
         self.known = known
         self.find = compiled([one.cube for one in known], self._absent)
         self._hits.clear()
-
-
-def _in_shown(cube: Cube, left: Linear) -> Cube:
-    """The cube without what is carried on: `left`, which is 0, gives the attempts left in the end by the rest."""
-    conditions = []
-    for one in cube.conditions:
-        factor = one.parts.get("y:prefetch_budget", 0)
-        plain = one.plus(left, factor, zero=one.zero) if factor else one
-        if plain.parts:
-            conditions.append(plain)
-    return Cube(cube.flags, tuple(conditions))
-
-
-def compiled(cubes: Sequence[Cube], absent: Sequence[str]) -> Find:
-    """Cubes as a function of the state before, the state after and the attempts left: the place of the first, or None.
-
-    One function for all, which reads each variable once: to call one for each costs more than what it does.
-    """
-    tests = [f"    if {' or '.join(f'b_{name}' for name in absent)}: return None"] if absent else []
-    tests += [f"    if {_tests(cube)}: return {place}" for place, cube in enumerate(cubes)]
-    text = "\n".join(tests)
-    read = [f"    {side}_{name} = {side}.{name}" for side in "ab" for name in STATE_FIELDS if f"{side}_{name}" in text]
-    scope: dict[str, Any] = {}
-    exec("\n".join(["def find(a, b, p):", *read, text or "    pass", "    return None"]), scope)  # noqa: S102 - our own terms, not input
-    function: Find = scope["find"]
-    return function
-
-
-def _tests(cube: Cube) -> str:
-    tests = [f"{'' if value else 'not '}{_reader(name)}" for name, value in cube.flags.items() if not _implied(name)]
-    # Equations first: they fail most often.
-    tests += [_condition(one) for one in sorted(cube.conditions, key=lambda c: (not c.zero, len(c.parts)))]
-    return " and ".join(tests) or "True"
-
-
-def _implied(name: str) -> bool:
-    """A kind of line has cubes of its own for what is carried and no number; what is carried on follows from the rest."""
-    return name.partition(":")[2] in {"has_host", "prefix_lost"}
-
-
-def _condition(one: Linear) -> str:
-    plus = [_term(name, factor) for name, factor in one.parts.items() if factor > 0]
-    minus = [_term(name, -factor) for name, factor in one.parts.items() if factor < 0]
-    (minus if one.constant < 0 else plus).append(str(abs(one.constant)))
-    left, right = (" + ".join(t for t in side if t != "0") or "0" for side in (plus, minus))
-    return f"{left} {'==' if one.zero else '>='} {right}"
-
-
-def _term(name: str, factor: int) -> str:
-    return _reader(name) if factor == 1 else f"{factor} * {_reader(name)}"
-
-
-def _reader(name: str) -> str:
-    side, variable = name.split(":")
-    if name == "y:prefetch_budget":  # pragma: no cover - replaced by what it is a function of
-        raise KeyError(name)
-    return "p" if variable == "prefetch_budget" else f"{'a' if side == 'x' else 'b'}_{variable}"

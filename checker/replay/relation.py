@@ -155,9 +155,8 @@ class Relations:
             if key not in known:
                 known.add(key)
                 yield self._alternative(home, mode, name)
-                if name == "RunningPass":
-                    if LOST in self.allowed and "prefix_lost" in self.variables:
-                        yield self._alternative(home, mode, name, frozenset((LOST,)))
+                if name == "RunningPass" and LOST in self.allowed and "prefix_lost" in self.variables:
+                    yield self._alternative(home, mode, name, frozenset((LOST,)))
 
     def _alternative(self, spec: Spec, mode: str, name: str, differences: frozenset[str] = frozenset()) -> Alternative:
         moves = self._moves(spec)
