@@ -39,12 +39,12 @@ class Primitives(Steps):
         self.reap_reaches_tiers(s, self.advance(s, "reap"))
 
     def retry(self, s: Draft, _flow: Flow) -> None:
-        """`_process_storage_prefetch_retries`: look up again what is due, within the budget of attempts."""
+        """`_process_storage_prefetch_retries`: look up again what is due after some passes, within the attempts."""
         if not self.storage:
             return
         bounded = self.profile.prefetch.retry_attempts > 0
         due = self.stored(s, least(s.prefetch_retry, s.prefetch_budget) if bounded else s.prefetch_retry)
-        again = s.choose("again", low=ite(due > 0, nat(1), nat(0)), high=due, meaning="lookups that are retried")
+        again = s.choose("again", high=due, meaning="lookups that are retried")
         s.prefetch_retry -= again
         sent = again
         if declines := self.profile.prefetch.declines:
@@ -81,7 +81,7 @@ class Primitives(Steps):
             self.mine.schedule(s, admitted, *gates)
         s.waiting -= admitted
         s.running += admitted
-        self.waits_no_more(s)
+        self.waits_no_more(s, admitted)
         flow.admitted = admitted > 0
         self.admission_ends(s, admitted)
         for concern in self.concerns:
@@ -109,8 +109,13 @@ class Primitives(Steps):
             for concern in self.concerns:
                 concern.cut(s, count)
 
-    def waits_no_more(self, s: Draft) -> None:
-        """What a request has while it waits, and no longer: its attempts, and that its prefix may be gone."""
+    def waits_no_more(self, s: Draft, admitted: NatTerm) -> None:
+        """What a request has while it waits and no longer: its retry, its attempts, and that its prefix may be gone."""
+        if self.storage:
+            most = least(s.prefetch_retry, s.waiting)
+            # Of those that still wait, the head of the queue loses its retry (`StoragePrefetchRetries.pop_ready`).
+            low = minus(most, admitted + 1)
+            s.prefetch_retry = s.choose("still", low=low, high=most, witness=most, meaning="retries of those that wait")
         if self.loses_prefixes:
             s.prefix_lost = conj(s.prefix_lost, s.waiting > 0)
         if self.storage and (attempts := self.profile.prefetch.retry_attempts):
