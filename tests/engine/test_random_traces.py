@@ -36,8 +36,8 @@ from record_traces import finish
 
 pytestmark = pytest.mark.engine
 
-EPISODES = int(os.environ.get("QUIESCE_RANDOM_EPISODES", "12"))
-PER_EXAMPLE = 6
+EPISODES = int(os.environ.get("QUIESCE_RANDOM_EPISODES", "20"))
+PER_EXAMPLE = 10
 STREAMS = 4
 MODES = ("retract", "in_place", "abort")
 LANES = ("d2h", "storage_query", "storage_read", "storage_write")
