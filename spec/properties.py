@@ -103,7 +103,8 @@ def _paused_flush_succeeds(p: Protocol, spec: Spec) -> Iterable[Part]:
 
 def _update_flushes(p: Protocol, _spec: Spec) -> Iterable[Part]:
     asked = disj(p.now.update_waiting, p.now.update_refused)
-    yield Part(LeadsTo(pending=asked, goal=neg(asked)))
+    at_once = implies(_next(p, "loads") > p.now.loads, _next(p, "updates_ok") > p.now.updates_ok)
+    yield Part(LeadsTo(pending=asked, goal=neg(asked)), instead=EachStep(at_once))
 
 
 def _deferred_flush_agrees(_p: Protocol, spec: Spec) -> Iterable[Part]:
