@@ -170,7 +170,8 @@ def _no_forward_during_load(p: Protocol, _spec: Spec) -> Iterable[Part]:
 
 def _flush_only_when_quiescent(p: Protocol, _spec: Spec) -> Iterable[Part]:
     s = p.now
-    flying = [ledger for name, ledger in p.ledgers.items() if name not in p.profile.flush.drops]
+    dropped = p.profile.flush.drops
+    flying = [one for name, one in p.ledgers.items() if name not in dropped and not one.facts.own_pages]
     busy = [s.running > 0, *(ledger.entries(s) > 0 for ledger in flying)]
     if "result_pending" in s:
         busy.append(s.result_pending)
