@@ -103,6 +103,7 @@ def main(arguments: Sequence[str]) -> int:
             return EXIT_MISMATCH if isinstance(error, CertificateError) else EXIT_USAGE
         total += count
         sys.stdout.write(f"{visible(Path(folder).name)}: {count} obligations, all unsat\n")
+        sys.stdout.flush()  # an interrupt ends this process, and what is known by then has been said
     sys.stdout.write(f"{len(arguments)} certificates, {total} obligations re-checked by cvc5\n")
     return 0
 

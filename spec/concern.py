@@ -23,10 +23,15 @@ EVENT_LOOP = "EventLoop"
 
 @dataclass(frozen=True)
 class Part:
-    """One claim of a property; `about` is the ledger or the concern it speaks of, or empty."""
+    """One claim of a property; `about` is the ledger or the concern it speaks of, or empty.
+
+    `instead` says what is to hold where nothing that `claim` speaks of ever comes: a wait that never begins is no proof
+    that waits end, and no defect either.
+    """
 
     claim: Claim
     about: str = ""
+    instead: Claim | None = None
 
 
 @dataclass(frozen=True)

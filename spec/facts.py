@@ -76,6 +76,8 @@ class LedgerFacts:
     """The stages in which an entry keeps its request from being admitted."""
     ends_with: tuple[str, ...] = ()
     """What ends all its entries besides its moves: `abort`, of all that wait; `retract`, of all that run."""
+    own_pages: bool = False
+    """Its entries read and write pages of a pool of their own, which no flush resets."""
 
 
 @dataclass(frozen=True)

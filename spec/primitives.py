@@ -92,8 +92,8 @@ class Primitives(Steps):
         retired: dict[str, NatTerm] = {}
         for ledger in self.ledgers.values():
             for move in ledger.moves_by("schedule"):
-                ended = least(s[ledger.counter(move.from_)], admitted)
-                ledger.drop(s, move.from_, ended)
+                # In order, as requests are served: what comes later ends none that came before.
+                ended = ledger.move_some(s, move, least(s[ledger.counter(move.from_)], admitted))
                 retired[ledger.name] = ended
                 for concern in self.concerns:
                     concern.left(s, ledger, ended, "retire")

@@ -18,7 +18,7 @@ from spec.ledger import RETIRED, Ledger
 from spec.profile import Profile
 from spec.requests import MarkedRequest
 from spec.split import split
-from spec.terms import BoolTerm, NatTerm, conj, disj, ite, least, nat, neg, total
+from spec.terms import BoolTerm, NatTerm, conj, disj, ite, least, minus, nat, neg, total
 from spec.tla import Draft, Variable
 
 
@@ -111,8 +111,18 @@ class Steps(ABC):
                 if move.to == RETIRED:
                     retired[ledger.name] = moved
                 if move.starts is not None and move.starts in self.ledgers:
-                    self.begin(s, self.ledgers[move.starts], moved)
+                    self.go_on(s, self.ledgers[move.starts], moved)
         return retired
+
+    def go_on(self, s: Draft, ledger: Ledger, count: NatTerm) -> None:
+        """`count` entries go on in this ledger; a read that waits for its request only where the request waits too."""
+        if ledger.facts.created_by != "prefetch":
+            self.begin(s, ledger, count)
+            return
+        begun = least(count, minus(s.waiting, ledger.entries(s)))
+        self.begin(s, ledger, begun)
+        for concern in self.concerns:
+            concern.left(s, ledger, count - begun, "retire")
 
     def move(self, s: Draft, ledger: Ledger, move: Move) -> NatTerm:
         """One move of all entries of a stage, or of as many as may. Returns how many left the stage."""

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,6 +30,17 @@ class Finder:
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Finder)
 sys.argv[1:] = {arguments!r}
+from checker.__main__ import main
+main()
+"""
+# Interrupts itself in the first search for a proof or a counterexample.
+SEARCHING = """
+import os, signal, sys
+sys.argv[1:] = {arguments!r}
+import checker.workbench
+def decide(*_):
+    os.kill(os.getpid(), signal.SIGINT)
+checker.workbench.decide_part = decide
 from checker.__main__ import main
 main()
 """
@@ -134,6 +146,37 @@ def test_an_interrupt_while_certify_checks(certificate, delay):
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out, err) == (3, "", INTERRUPT)
     assert not child.exists()
+
+
+def test_what_certify_has_checked_before_an_interrupt_is_said(certificate, tmp_path):
+    waiting = tmp_path / "waiting"
+    shutil.copytree(certificate, waiting)
+    (waiting / "000.smt2").unlink()
+    os.mkfifo(waiting / "000.smt2")
+    process = started("certify", str(certificate), str(waiting))
+    assert process.stdout.readline() == "certificate: 1 obligations, all unsat\n"
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (3, "", INTERRUPT)
+
+
+@pytest.mark.parametrize("written", ["tla", "promela", "itf"])
+def test_an_interrupt_while_export_works_leaves_the_file_as_it_was(tmp_path, written):
+    output = tmp_path / "output"
+    output.write_text("as it was", encoding="utf-8")
+    arguments = ["export", f"--{written}", *SMALL, "-o", str(output)]
+    code = INTERRUPTED.format(module=f"checker.export.{written}", arguments=arguments)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "", INTERRUPT)
+    assert output.read_text(encoding="utf-8") == "as it was"
+
+
+def test_an_interrupt_while_export_searches(tmp_path):
+    output = tmp_path / "trace.json"
+    code = SEARCHING.format(arguments=["export", "--itf", *SMALL, "-o", str(output)])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "", INTERRUPT)
+    assert not output.exists()
 
 
 @pytest.mark.parametrize(

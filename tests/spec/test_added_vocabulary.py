@@ -72,7 +72,7 @@ def _load(tmp_path: Path, difference: str):
             "'none'; valid names: all, main, nothing",
         ),
         ("[set.configuration]\nranks = 2", "configuration.ranks", "must be 1, is 2: more ranks need the table peers"),
-        ("[set.configuration]\nranks = 3\n\n" + PEERS, "configuration.ranks", "must be 1 or 2, is 3"),
+        ("[set.configuration]\nranks = 5\n\n" + PEERS, "configuration.ranks", "must be 1 to 4, is 5"),
         (PEERS.replace('"always"', '"maybe"'), "peers.enters", "'maybe'; valid names: always, in-flight"),
         ('[set.waves]\nsource = "x"\npause = "soon"', "waves.pause", "'soon'; valid names: agreed, alone"),
         ('[set.threads]\nsource = "x"\nmany = 2', "threads.many", "unknown key; valid names: source"),
