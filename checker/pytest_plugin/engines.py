@@ -77,7 +77,7 @@ class TestbedEngine:
 
     @property
     def rank(self) -> RankControl:
-        """The transfers of rank 0, by kind: `d2h`, `h2d`, `storage_query`, `storage_read`, `storage_write`."""
+        """The transfers of rank 0, by kind: `d2h`, `h2d`, `storage_query`, and so on."""
         return self.server.control.rank()
 
     def generate(self, input_ids: Sequence[int], tokens: int = 16) -> list[int]:

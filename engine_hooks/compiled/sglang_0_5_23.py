@@ -299,6 +299,8 @@ PROFILE = CompiledProfile(
         "pause-stops-clocks": "the watchdog and the time-outs of requests do not count the pause",
         "grammar-while-paused": "each paused pass reaps HiCache events and polls the grammar queue, then records",
         "retract-keeps-admitted": "a retract does not count what it requeues against the limit on queued requests",
+        "pp-honours-pause": "the loops look at the flag after ingest; a paused pass reaps HiCache events, then records",
+        "pd-drains-while-paused": "each paused pass reaps HiCache events and works off the decode queues, then records",
     },
     bearing=("reap-while-paused",),
     repaired={

@@ -12,8 +12,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from engine_hooks.sglang.repairs.base import Remedy
+from engine_hooks.sglang.repairs.disaggregation import PDDrainsWhilePaused
 from engine_hooks.sglang.repairs.flushes import DeferredFlushIgnoresWaiting, FlushWaits
 from engine_hooks.sglang.repairs.passes import GrammarWhilePaused, ReapWhilePaused
+from engine_hooks.sglang.repairs.pipelines import PPHonoursPause
 from engine_hooks.sglang.repairs.requests import PauseStopsClocks, RetractKeepsAdmitted
 from engine_hooks.sglang.repairs.updates import EpochInStorageKey, StampVersionOnSuccess
 
@@ -38,6 +40,8 @@ REMEDIES: Mapping[str, Callable[[], Remedy]] = {
     "pause-stops-clocks": PauseStopsClocks,
     "grammar-while-paused": GrammarWhilePaused,
     "retract-keeps-admitted": RetractKeepsAdmitted,
+    "pp-honours-pause": PPHonoursPause,
+    "pd-drains-while-paused": PDDrainsWhilePaused,
 }
 """In the order of a paused pass: what reaps comes first."""
 

@@ -69,7 +69,7 @@ def from_storage(stream: Stream) -> int:
 def test_all_are_active_together_or_none(kind: str, engine: Engine) -> None:
     active = engine.metrics().by("quiesce_remedy_active", "remedy")
     assert {name for name, on in active.items() if on} == (set(TOGETHER) if kind == REPAIRED else set())
-    assert set(active) == {*TOGETHER, "grammar-while-paused"}
+    assert set(active) == {*TOGETHER, "grammar-while-paused", "pp-honours-pause", "pd-drains-while-paused"}
 
 
 @both

@@ -42,6 +42,8 @@ class Kind(StrEnum):
     """Which of these pages does the storage have."""
     STORAGE_READ = "storage_read"
     STORAGE_WRITE = "storage_write"
+    PD_SEND = "pd_send"
+    """KV on its way from a prefill to a decode worker, on the ranks of the former."""
     LOOP_PASS = "loop_pass"  # noqa: S105 - no password
     """A pass of the event loop, from its ingest on. While it is held the scheduler stays in ingest and handles what
     comes there, so that single steps of the loop stand between messages (`passes`). For an engine of one rank."""
@@ -51,7 +53,7 @@ class Kind(StrEnum):
     """Any other message on that way, e.g. a pause."""
 
 
-TRANSFERS = (Kind.D2H, Kind.H2D, Kind.STORAGE_QUERY, Kind.STORAGE_READ, Kind.STORAGE_WRITE)
+TRANSFERS = (Kind.D2H, Kind.H2D, Kind.STORAGE_QUERY, Kind.STORAGE_READ, Kind.STORAGE_WRITE, Kind.PD_SEND)
 """What copies or asks. The other kinds are of the event loop, which never ends, and nothing of them can fail."""
 
 
@@ -278,6 +280,7 @@ class RankControl:
         self.storage_query = self._switches[Kind.STORAGE_QUERY]
         self.storage_read = self._switches[Kind.STORAGE_READ]
         self.storage_write = self._switches[Kind.STORAGE_WRITE]
+        self.pd_send = self._switches[Kind.PD_SEND]
         self.passes = self._switches[Kind.LOOP_PASS]
         self.requests = self._switches[Kind.REQUEST]
         self.messages = self._switches[Kind.MESSAGE]

@@ -149,6 +149,8 @@ def install() -> None:
     cpu.Stream = Stream
     cpu.StreamContext = cpu.stream = StreamContext
     cpu.current_stream = current_stream
+    # Prefill workers name the event of CUDA, whatever the device.
+    torch.cuda.Event = Event
     # A CUDA build of PyTorch names CUDA when asked for no device in particular. There is no such device here.
     device_module = torch.get_device_module
     torch.get_device_module = lambda device="cpu": device_module(device)

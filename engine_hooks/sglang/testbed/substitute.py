@@ -17,6 +17,7 @@ from sglang.srt.runtime_context import get_parallel
 from engine_hooks.sglang.testbed import copies, streams
 from engine_hooks.sglang.testbed.control import Gate, InjectedFailureError, Kind, RankGates, RankId, report_failure
 from engine_hooks.sglang.testbed.intake import Intake
+from engine_hooks.sglang.testbed.loopback import LoopbackTransferEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +27,8 @@ _SCHEDULER = "sglang.srt.managers.scheduler.Scheduler"
 _RECEIVER = "sglang.srt.managers.scheduler_components.request_receiver.SchedulerRequestReceiver"
 _L2_ENGINE = "sglang.srt.mem_cache.l2_transfer.L2TransferEngine"
 _HOST_POOL = "sglang.srt.mem_cache.pool_host.base.HostKVCache"
+_MOONCAKE = "sglang.srt.distributed.device_communicators.mooncake_transfer_engine.MooncakeTransferEngine"
+_KV_CLASS = "sglang.srt.disaggregation.utils.get_kv_class"
 _STORAGE = "sglang.srt.mem_cache.storage.backend_factory.StorageBackendFactory"
 
 # SGLang keeps this much of a host's memory free before it builds pools; its own figure is sized for hosts of GPUs.
@@ -81,6 +84,9 @@ class Substitute:
             f"{_L2_ENGINE}.submit_device_to_host": (self._submit_d2h, HookType.AROUND),
             f"{_L2_ENGINE}.submit_host_to_device": (self._submit_h2d, HookType.AROUND),
             f"{_STORAGE}.create_backend": (self._gate_storage, HookType.AFTER),
+            _MOONCAKE: (LoopbackTransferEngine, HookType.REPLACE),
+            f"{_MOONCAKE}.batch_transfer_sync": (self._send_kv, HookType.AROUND),
+            _KV_CLASS: (_indices_on_host, HookType.AFTER),
             f"{_RECEIVER}.recv_requests": (self._intake.receive, HookType.AROUND),
             f"{_SCHEDULER}.ingest_requests": (self._intake.ingest, HookType.AROUND),
             f"{_SCHEDULER}.__init__": (self._scheduler_built, HookType.AFTER),
@@ -115,6 +121,17 @@ class Substitute:
         lane = engine.host_to_device_stream
         return _on_lane(self._gates[Kind.H2D], lane, lambda: submit(engine, *args, **kwargs))
 
+    def _send_kv(self, send: Callable[..., object], *args: object, **kwargs: object) -> object:
+        gate = self._gates[Kind.PD_SEND]
+        number = gate.submit()
+        gate.enter(number)
+        if gate.fails(number):
+            return -1
+        try:
+            return send(*args, **kwargs)
+        finally:
+            gate.leave()
+
     def _gate_storage(self, backend: object, *_args: object, **_kwargs: object) -> None:
         for kind, refusals in _REFUSALS.items():
             for name, refusal in refusals.items():
@@ -144,6 +161,12 @@ class Substitute:
 def _without_pinning(pool: object, *args: object, **kwargs: object) -> tuple[tuple[object, ...], dict[str, object]]:
     """There is no accelerator to pin host memory for."""
     return (pool, *args), kwargs | {"pin_memory": False}
+
+
+def _indices_on_host(kv_class: Any, *_args: object, **_kwargs: object) -> None:  # noqa: ANN401 - SGLang ships no types
+    """A sender that copies page indices to pinned memory has no need to here."""
+    if getattr(kv_class, "supports_host_tensor_indices", False):
+        kv_class.supports_host_tensor_indices = False
 
 
 def _make_lanes(_result: object, engine: Any, *_args: object, **_kwargs: object) -> None:  # noqa: ANN401 - SGLang ships no types

@@ -1,0 +1,113 @@
+"""A prefill and a decode worker on the real engine: KV under way at a pause blocks every flush (B23), or is drained."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+from harness import Engine, Models, Stream, prompt
+
+from engine_hooks.sglang.testbed.server import Server, ServerOptions, free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from engine_hooks.sglang.testbed.warm import Warm
+
+pytestmark = pytest.mark.engine
+
+REMEDY = "pd-drains-while-paused"
+KINDS = {"bare": "", "repaired": REMEDY}
+TOKENS = 12
+
+
+class Pair:
+    """A prefill worker, and the decode worker that gets its KV."""
+
+    def __init__(self, prefill: Engine, decode: Engine, port: int) -> None:
+        self.prefill, self.decode, self._port = prefill, decode, port
+        self._room = 0
+
+    def generate(self, input_ids: list[int], tokens: int) -> tuple[Stream, Stream]:
+        """A request as a router sends it, to both; the streams of the two."""
+        self._room += 1
+        return self._send(self.prefill, input_ids, tokens), self._send(self.decode, input_ids, tokens)
+
+    def _send(self, engine: Engine, input_ids: list[int], tokens: int) -> Stream:
+        stream = Stream(tokens)
+        body = {
+            "input_ids": input_ids,
+            "sampling_params": {"max_new_tokens": tokens, "temperature": 0, "ignore_eos": True},
+            "stream": True,
+            "bootstrap_host": "127.0.0.1",
+            "bootstrap_port": self._port,
+            "bootstrap_room": self._room,
+        }
+        stream.thread = threading.Thread(target=stream.read, args=(engine.server.url + "/generate", body), daemon=True)
+        stream.thread.start()
+        return stream
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def pair(
+    request: pytest.FixtureRequest, models: Models, warm: Warm, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Pair]:
+    port = free_port()
+    with ExitStack() as servers:
+
+        def worker(mode: str, **more: object) -> Engine:
+            arguments = {
+                "enable_metrics": True,
+                "disaggregation_mode": mode,
+                "disaggregation_transfer_backend": "mooncake_tcp",
+                "disaggregation_bootstrap_port": port,
+                "sleep_on_idle": True,
+                **more,
+            }
+            folder: Path = tmp_path_factory.mktemp(mode)
+            environment = {"QUIESCE": "observe", "QUIESCE_REMEDIES": KINDS[request.param]}
+            options = ServerOptions(
+                models.old, folder, arguments=arguments, environment=environment, start_seconds=480, warm=warm
+            )
+            return Engine(servers.enter_context(Server(options)), models.old)
+
+        yield Pair(worker("prefill"), worker("decode", disaggregation_decode_enable_radix_cache=True), port)
+
+
+def repaired(engine: Engine) -> bool:
+    return bool(engine.metrics().by("quiesce_remedy_active", "remedy")[REMEDY])
+
+
+@pytest.mark.parametrize("paused", ["decode", "prefill"])
+def test_kv_that_is_sent_at_the_pause(pair: Pair, paused: str) -> None:
+    """The same worker is asked before and after the KV has arrived; the answer is whole in the end."""
+    ids = prompt(300, 7 if paused == "decode" else 11)
+    _, stream = pair.generate(ids, TOKENS)
+    expected = stream.result()
+    pair.prefill.settle()
+    pair.decode.settle()
+    send = pair.prefill.rank.pd_send
+    send.hold()
+    sent, stream = pair.generate(ids, TOKENS)
+    send.wait_in_flight()
+    engine = getattr(pair, paused)
+    engine.pause("retract")
+    assert not engine.flush().success
+    send.release()
+    send.wait_idle()
+    if repaired(engine):
+        engine.flush_until_done()
+    else:
+        time.sleep(1)  # a hundred passes, and more
+        assert not engine.flush().success
+    assert paused == "prefill" or stream.running
+    engine.continue_()
+    assert stream.result() == expected
+    assert sent.thread is not None
+    sent.thread.join(60)
+    pair.prefill.settle()
+    pair.decode.settle()
