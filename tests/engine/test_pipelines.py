@@ -23,7 +23,7 @@ TOKENS = 80
 SEEDS = (7, 11)
 """One request for each micro-batch."""
 CHUNK = 64
-TRIES = 12
+TRIES = 30
 """Which chunk a pause meets is chance: as it is, the answer is wrong in one of three at the least."""
 LONG = prompt(1800, 13)
 """Many chunks, so that a pause comes in the middle of its prefill."""
