@@ -15,6 +15,7 @@ import os
 import pkgutil
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,9 +136,10 @@ class Meter:
     def _variants(self) -> tuple[str, str]:
         turns = _TURNS
         if self._state == "running":
-            compared = sum(r["variant"] != TIMED and r["state"].startswith("decoding") for r in self._rounds)
-            enough = compared >= self._plan.rounds * len(self._plan.decoding) // len(_TURNS)
-            turns = ((BARE, TIMED),) if enough and not self._plan.by_batch else self._plan.decoding
+            done = Counter(r["variant"] for r in self._rounds if r["state"].startswith("decoding"))
+            compared = done.total() - done[TIMED] >= self._plan.rounds * len(self._plan.decoding) // len(_TURNS)
+            timing = compared and done[TIMED] < self._plan.rounds and not self._plan.by_batch
+            turns = ((BARE, TIMED),) if timing else self._plan.decoding
         return turns[self._turn % len(turns)]
 
     def _end(self, cpu: float, forwards: int, block: int) -> None:
