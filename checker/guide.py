@@ -128,6 +128,7 @@ def after_export(kind: str, output: str | None) -> Iterator[str]:
 
 def _explain(report: Report, result: Result) -> str:
     remedies = "".join(f" --remedy {name}" for name in report.engine.remedies)
-    profile = report.engine.profile if report.engine.source == "bundled" else "FILE"
+    named = {"bundled": f"--profile {report.engine.profile}", "extracted": "--engine installed"}
+    profile = named.get(report.engine.source, "--profile FILE")
     mode = result.configuration["mode"]
-    return f"checker explain {result.property} --profile {profile}{remedies} --loop {result.loop} --mode {mode}"
+    return f"checker explain {result.property} {profile}{remedies} --loop {result.loop} --mode {mode}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -27,7 +28,7 @@ profile_option = click.option(
 engine_option = click.option(
     "--engine",
     metavar="installed",
-    help="Take the profile of the installed engine.",
+    help="Read the profile from the installed engine.",
     shell_complete=names("engine"),
 )
 remedy_option = click.option(
@@ -95,14 +96,25 @@ def chosen_profile(profile: str | None, engine: str | None, remedies: Sequence[s
     if engine is not None:
         if engine != "installed":
             raise UnknownNameError("engine", engine, ["installed"])
-        name = installed_profile()
-        if name is None:
-            raise NoEngineError(f"no SGLang is installed in this environment; install it with: {INSTALL_ENGINE}")
-    else:
-        name = profile if profile is not None else (installed_profile() or DEFAULT_PROFILE)
+        return _extracted().with_remedies(remedies)
+    name = profile if profile is not None else (installed_profile() or DEFAULT_PROFILE)
     return load_profile(name).with_remedies(remedies)
 
 
+def _extracted() -> Profile:
+    """What the source of the installed engine says. Raises QuiesceError."""
+    from checker.extract.read import extract  # noqa: PLC0415 - the other options need none of this
+
+    try:
+        version("sglang")
+    except PackageNotFoundError as error:
+        raise NoEngineError(f"no SGLang is installed in this environment; install it with: {INSTALL_ENGINE}") from error
+    return extract().profile
+
+
 def source_of(profile: Profile) -> str:
-    """Where the profile comes from: bundled with this package, or a file of the user's."""
-    return "bundled" if profile.name in bundled_profiles() and profile.path == bundled_path(profile.name) else "file"
+    """Where the profile comes from: bundled with this package, extracted from a source, or a file of the user's."""
+    if profile.name in bundled_profiles() and profile.path == bundled_path(profile.name):
+        return "bundled"
+    # It was read from a package's folder.
+    return "extracted" if Path(profile.path).is_dir() else "file"

@@ -30,6 +30,9 @@ from spec.terms import BoolTerm, Term, neg
 from spec.tla import Always, Claim, EachStep, FinitelyOften, LeadsTo, stuttering
 from spec.unknowns import Unknowns, reasons
 
+VACUOUS = "vacuous"
+"""The method of a proof that says nothing."""
+
 
 class Workbench:
     """Decides properties for one configuration of a profile."""
@@ -94,6 +97,8 @@ def decide_part(subject: Subject, part: Part, trail: Trail | None = None) -> Dec
     """One claim: a proof, a confirmed counterexample, or neither."""
     trail = trail or Trail("", Hints())
     decided = _guarded(_decide(subject, part, trail))
+    if decided.method == VACUOUS and part.instead is not None:
+        decided = _guarded(_decide(subject, Part(part.instead, part.about), trail))
     trail.hints.decided[trail.key] = decided
     if decided.confirmed is not None:
         trail.hints.refuted(trail.key, decided.confirmed.steps)
@@ -110,7 +115,7 @@ def _guarded(decided: Decided) -> Decided:
     if not vacuous(system, claim, proof.lemmas):
         return decided
     note = "vacuous: no reachable state is pending"
-    return replace(decided, verdict=Verdict.UNKNOWN, method="vacuous", proof=None, note=note)
+    return replace(decided, verdict=Verdict.UNKNOWN, method=VACUOUS, proof=None, note=note)
 
 
 def _decide(subject: Subject, part: Part, trail: Trail) -> Decided:

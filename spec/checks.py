@@ -14,6 +14,9 @@ from spec.split import CONDITIONS, split
 if TYPE_CHECKING:
     from spec.profile import Profile
 
+RANKS = (1, 2, 3, 4)
+"""How many ranks are modelled; each verdict names its number."""
+
 # What spec.primitives and spec.protocol know how to build.
 _PRIMITIVES = ("reap", "retry", "schedule", "launch", "process", "record", "requeue", "abort_all", "drain")
 _ADDED = ("yield", "merge")
@@ -55,9 +58,10 @@ def _check_values(profile: Profile, text: str) -> None:
             fail(("configuration", key), "must name at least one")
         if twice := [value for value in dict.fromkeys(values) if values.count(value) > 1]:
             fail(("configuration", key), f"must name each once, names {', '.join(map(repr, twice))} more than once")
-    if matrix.ranks not in ((1, 2) if profile.peers else (1,)):
+    if matrix.ranks not in (RANKS if profile.peers else RANKS[:1]):
         more = "more ranks are not modelled" if profile.peers else "more ranks need the table peers"
-        fail(("configuration", "ranks"), f"must be {'1 or 2' if profile.peers else '1'}, is {matrix.ranks}: {more}")
+        most = f"{RANKS[0]} to {RANKS[-1]}" if profile.peers else "1"
+        fail(("configuration", "ranks"), f"must be {most}, is {matrix.ranks}: {more}")
     for key in ("threshold_tokens", "retry_attempts"):
         if getattr(profile.prefetch, key) < 0:
             fail(("prefetch", key), f"must not be negative, is {getattr(profile.prefetch, key)}")
@@ -84,6 +88,12 @@ def _check_sets(profile: Profile, text: str) -> None:
     for name, loop in profile.loops.items():
         if loop.chains and not loop.result_queue:
             fail(("loops", name, "chains"), "needs result_queue: what a launch is chained to is queued there")
+        order = [step for step in loop.running if step in {"launch", "process"}]
+        if loop.skips_finishing and not (loop.result_queue and order == ["launch", "process"]):
+            problem = (
+                "needs result_queue, and a running pass that launches and then processes: what it skips for is queued"
+            )
+            fail(("loops", name, "skips_finishing"), problem)
         if loop.paused and not loop.honours_pause:
             fail(("loops", name, "paused"), "must be empty: a loop that does not honour the pause has no paused pass")
 

@@ -149,6 +149,6 @@ def _of_step(profile: Profile, plain: str, condition: str) -> str:
     if condition and plain in {"schedule", "launch"}:
         return f"{plain} takes no condition: what it hands to the next step has none"
     apart = profile.peers is not None and profile.peers.enters == "in-flight"
-    if condition and plain == "reap" and (profile.lookup_wait or apart):
-        return "reap takes no condition beside lookup_wait, or peers that enter in-flight"
+    if condition and plain == "reap" and apart:
+        return "reap takes no condition beside peers that enter in-flight"
     return ""

@@ -23,10 +23,15 @@ EVENT_LOOP = "EventLoop"
 
 @dataclass(frozen=True)
 class Part:
-    """One claim of a property; `about` is the ledger or the concern it speaks of, or empty."""
+    """One claim of a property; `about` is the ledger or the concern it speaks of, or empty.
+
+    `instead` says what is to hold where nothing that `claim` speaks of ever comes: a wait that never begins is no proof
+    that waits end, and no defect either.
+    """
 
     claim: Claim
     about: str = ""
+    instead: Claim | None = None
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,12 @@ class Concern:
 
     def pass_begins(self, s: Draft, steps: Sequence[str]) -> None:
         """A pass of the loop begins, which has these steps."""
+
+    def reaped(self, s: Draft) -> None:
+        """`check_hicache_events` is about to run."""
+
+    def polled(self, s: Draft) -> None:
+        """An admission is about to look at each waiting request."""
 
     def admitted(self, s: Draft, count: NatTerm) -> None:
         """`count` requests run from now on."""

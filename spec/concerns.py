@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from spec.controls import ControlRequests
 from spec.holdings import Detaching, Holdings, Rejecting
 from spec.pages import Accounting, Evictions, HeldRequests
-from spec.peers import Peer, Wave
+from spec.peers import FIRST_PEER, Peer, Wave
 from spec.tiers import DerivedCache
 from spec.update_session import SessionUpdates
 from spec.waits import FollowedLookup, Merging, Raising, SharedInterpreter, Staying
@@ -43,8 +43,8 @@ def _concerns(steps: Updates) -> Iterable[Concern]:
 
 def _of_others(steps: Updates) -> Iterable[Concern]:
     profile = steps.profile
-    if profile.peers and steps.configuration.ranks > 1:
-        yield Peer(steps, profile.peers)
+    if profile.peers:
+        yield from (Peer(steps, profile.peers, rank) for rank in range(FIRST_PEER, steps.configuration.ranks + 1))
     if profile.waves:
         yield Wave(steps, profile.waves)
     if profile.requeue:

@@ -22,6 +22,8 @@ class Loop:
     chains: bool = False
     """Whether a decode is launched on top of one whose result is not read yet, while nobody waits and nobody ends: such
     a pass runs none of the steps below."""
+    skips_finishing: bool = False
+    """Whether no batch is launched where every request that runs ends, by its length, with the result that waits."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,8 @@ class LedgerFacts:
     """The stages in which an entry keeps its request from being admitted."""
     ends_with: tuple[str, ...] = ()
     """What ends all its entries besides its moves: `abort`, of all that wait; `retract`, of all that run."""
+    own_pages: bool = False
+    """Its entries read and write pages of a pool of their own, which no flush resets."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,8 @@ class PrefetchFacts:
     declines: str = ""
     """What a retry costs that is not sent, since too little is left to look up: `spent`, an attempt, or `free`. Empty:
     every retry is sent."""
+    again_on_loss: bool = False
+    """Whether an admission looks up again what a waiting request had in the tree when it was queued, and lost."""
 
 
 @dataclass(frozen=True)

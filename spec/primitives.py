@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from spec.steps import Flow, Steps
-from spec.terms import NatTerm, conj, disj, ite, least, minus, nat
+from spec.terms import BoolTerm, NatTerm, conj, disj, ite, least, minus, nat, neg, total
 from spec.tla import Draft
 
 
@@ -34,15 +34,17 @@ class Primitives(Steps):
 
     def reap(self, s: Draft, _flow: Flow) -> None:
         """`check_hicache_events`: submit what is queued, retire what is ready, allocate or revoke what was found."""
+        for concern in self.concerns:
+            concern.reaped(s)
         self.reap_reaches_tiers(s, self.advance(s, "reap"))
 
     def retry(self, s: Draft, _flow: Flow) -> None:
-        """`_process_storage_prefetch_retries`: look up again what is due, within the budget of attempts."""
+        """`_process_storage_prefetch_retries`: look up again what is due after some passes, within the attempts."""
         if not self.storage:
             return
         bounded = self.profile.prefetch.retry_attempts > 0
         due = self.stored(s, least(s.prefetch_retry, s.prefetch_budget) if bounded else s.prefetch_retry)
-        again = s.choose("again", low=ite(due > 0, nat(1), nat(0)), high=due, meaning="lookups that are retried")
+        again = s.choose("again", high=due, meaning="lookups that are retried")
         s.prefetch_retry -= again
         sent = again
         if declines := self.profile.prefetch.declines:
@@ -53,14 +55,24 @@ class Primitives(Steps):
         self.send(s, sent)
 
     def schedule(self, s: Draft, flow: Flow) -> None:
-        """`get_next_batch_to_run`: admit waiting requests in order, at least one (memory is not modelled)."""
+        """`get_next_batch_to_run`: admit waiting requests in order, at least one of those that no lookup keeps.
+
+        Memory is not modelled.
+        """
         flow.batch = s.running
-        gates = [gate for x in self.concerns if (gate := x.gated(s)) is not None]
-        able = s.waiting - ite(disj(*gates), nat(1), nat(0)) if gates else s.waiting
-        sure = able if (held := self.held_back(s, gates)) is None else minus(able, held)
-        admitted = s.choose("admitted", low=ite(sure > 0, nat(1), nat(0)), high=able, meaning="requests admitted")
         if self.storage and self.profile.prefetch.cut_at_admission:
             self.cut(s)
+        for concern in self.concerns:
+            concern.polled(s)
+        gates = [gate for x in self.concerns if (gate := x.gated(s)) is not None]
+        able = s.waiting - ite(disj(*gates), nat(1), nat(0)) if gates else s.waiting
+        ready = self.admission_waits(s)
+        lost, unsent = self.look_up_lost(s, minus(able, ready + self.admissible(s, gates)))
+        held = self.held_back(s, gates)
+        sure = minus(able, unsent if held is None else held + unsent)
+        some = conj(able > lost, disj(sure > 0, ready > 0))
+        low, high = ite(some, nat(1), nat(0)), able - lost
+        admitted = s.choose("admitted", low=low, high=high, meaning="requests admitted")
         if load_back := self.ledgers.get("load_back"):
             hits = ite(s.has_host, admitted, nat(0))
             loads = s.choose("load_backs", high=hits, meaning="admitted requests with a hit in host memory")
@@ -69,6 +81,7 @@ class Primitives(Steps):
             self.mine.schedule(s, admitted, *gates)
         s.waiting -= admitted
         s.running += admitted
+        self.waits_no_more(s, admitted)
         flow.admitted = admitted > 0
         self.admission_ends(s, admitted)
         for concern in self.concerns:
@@ -79,8 +92,8 @@ class Primitives(Steps):
         retired: dict[str, NatTerm] = {}
         for ledger in self.ledgers.values():
             for move in ledger.moves_by("schedule"):
-                ended = least(s[ledger.counter(move.from_)], admitted)
-                ledger.drop(s, move.from_, ended)
+                # In order, as requests are served: what comes later ends none that came before.
+                ended = ledger.move_some(s, move, least(s[ledger.counter(move.from_)], admitted))
                 retired[ledger.name] = ended
                 for concern in self.concerns:
                     concern.left(s, ledger, ended, "retire")
@@ -96,9 +109,47 @@ class Primitives(Steps):
             for concern in self.concerns:
                 concern.cut(s, count)
 
+    def waits_no_more(self, s: Draft, admitted: NatTerm) -> None:
+        """What a request has while it waits and no longer: its retry, its attempts, and that its prefix may be gone."""
+        if self.storage:
+            most = least(s.prefetch_retry, s.waiting)
+            # Of those that still wait, the head of the queue loses its retry (`StoragePrefetchRetries.pop_ready`).
+            low = minus(most, admitted + 1)
+            s.prefetch_retry = s.choose("still", low=low, high=most, witness=most, meaning="retries of those that wait")
+        if self.loses_prefixes:
+            s.prefix_lost = conj(s.prefix_lost, s.waiting > 0)
+        if self.storage and (attempts := self.profile.prefetch.retry_attempts):
+            s.prefetch_budget = least(s.prefetch_budget, attempts * s.waiting)
+
+    def admission_waits(self, s: Draft) -> NatTerm:
+        """How many entries wait for nothing but the admission of their request."""
+        moves = [(ledger, move) for ledger in self.ledgers.values() for move in ledger.moves_by("schedule")]
+        return total(nat(0), *(s[ledger.counter(move.from_)] for ledger, move in moves))
+
+    def look_up_lost(self, s: Draft, able: NatTerm) -> tuple[NatTerm, NatTerm]:
+        """`_prefetch_after_device_hit_loss`: a request whose prefix a flush took is looked up again, not admitted.
+
+        Of `able` requests, less those that are looked up now. Returns how many have lost one, and of how many too
+        little is left to send a lookup.
+        """
+        if not self.loses_prefixes:
+            return nat(0), nat(0)
+        high = ite(s.prefix_lost, minus(able, self.ledgers["prefetch"].entries(s)), nat(0))
+        lost = s.choose("lost", high=high, meaning="waiting requests whose prefix is gone")
+        most = least(lost, s.prefetch_budget) if self.profile.prefetch.retry_attempts else lost
+        sent = self.stored(s, s.choose("lost_sent", high=most, witness=most, meaning="of these, looked up again"))
+        if self.profile.prefetch.retry_attempts:
+            s.prefetch_budget -= sent
+        s.lookups += sent
+        self.send(s, sent)
+        return lost, lost - sent
+
     def launch(self, s: Draft, flow: Flow) -> None:
         """`run_batch`: a forward starts if any request runs."""
         batch = s.running > 0
+        if self.loop.skips_finishing:
+            flow.skipped = self.all_finish(s, flow)
+            batch = conj(batch, neg(flow.skipped))
         if load_back := self.ledgers.get("load_back"):
             for move in load_back.moves_by("launch"):
                 self.submit(s, load_back, load_back.move_all(s, move))
@@ -113,6 +164,13 @@ class Primitives(Steps):
             flow.result, flow.batch = batch, s.running
         for concern in self.concerns:
             concern.launched(s)
+
+    def all_finish(self, s: Draft, flow: Flow) -> BoolTerm:
+        """`_reqs_finishing_inflight`: all that run end, by length, with the result that waits; none was admitted."""
+        all_old = conj(s.result_pending, s.running > 0, *([] if flow.admitted is None else [neg(flow.admitted)]))
+        if self.mine:
+            all_old = conj(all_old, disj(neg(s.mine_running), s.mine_todo <= 1))
+        return s.choose("skipped", high=ite(all_old, nat(1), nat(0)), meaning="every request that runs ends now") > 0
 
     def chain(self, s: Draft) -> None:
         """`_launch_chained`: one more forward of the same batch; each of its requests gets a token."""
@@ -129,6 +187,8 @@ class Primitives(Steps):
             return  # the loop has no queued result here
         batch = ite(flow.result, flow.batch, nat(0))
         low, high = self.mine.process(s, batch, flow.result) if self.mine else (nat(0), batch)
+        if flow.skipped is not None:
+            low = ite(flow.skipped, batch, low)
         finished = s.choose("finished", low=low, high=high, meaning="requests that finish")
         inserted = nat(0)
         if self.profile.tree:
@@ -166,7 +226,7 @@ class Primitives(Steps):
         if self.storage and self.profile.prefetch.on_requeue:
             tokens = self.profile.prefetch.threshold_tokens
             meaning = f"retracted requests with {tokens} or more uncached tokens"
-            self.look_up(s, s.choose("long", high=retracted, meaning=meaning))
+            self.look_up(s, s.choose("long", high=retracted, meaning=meaning), retracted)
         self.end_with(s, "retract")
         self.start(s, "requeue", retracted)
         for concern in self.concerns:
@@ -223,7 +283,7 @@ class Primitives(Steps):
         if self.storage:
             least_tokens = self.profile.prefetch.threshold_tokens
             tokens = s.choose("tokens", low=1, witness=max(1, least_tokens), meaning="uncached tokens of the request")
-            self.look_up(s, ite(tokens >= least_tokens, nat(1), nat(0)))
+            self.look_up(s, ite(tokens >= least_tokens, nat(1), nat(0)), nat(1))
         if self.mine:
             follows = self.mine.arrive(s)
             for concern in self.concerns:
@@ -232,13 +292,12 @@ class Primitives(Steps):
         s.waiting += 1
         s.arrived += 1
 
-    def look_up(self, s: Draft, count: NatTerm) -> None:
-        """`prefetch_from_storage`: `count` lookups start, each with its attempts."""
+    def look_up(self, s: Draft, count: NatTerm, queued: NatTerm) -> None:
+        """`prefetch_from_storage`: `count` lookups start, of `queued` requests, each of which may be retried."""
         count = self.stored(s, count)
         s.lookups += count
-        attempts = self.profile.prefetch.retry_attempts
-        if attempts > 1:
-            s.prefetch_budget += (attempts - 1) * count
+        if attempts := self.profile.prefetch.retry_attempts:
+            s.prefetch_budget += attempts * queued
         self.send(s, count)
 
     def send(self, s: Draft, count: NatTerm) -> None:
@@ -286,6 +345,8 @@ class Primitives(Steps):
         for name in self.profile.flush.drops:
             if name in self.ledgers:
                 self.ledgers[name].clear(s)
+        if self.loses_prefixes:
+            s.prefix_lost = s.waiting > 0
         if self.storage:
             s.prefetch_retry = 0
             if self.profile.flush.joins_storage_threads:

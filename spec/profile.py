@@ -233,6 +233,9 @@ def _load(name: str, path: str, seen: tuple[str, ...] = ()) -> Profile:
 
 def _in_remedy(path: str, name: str, error: ProfileError, kind: str) -> ProfileError:
     """The error of a profile with a remedy laid over it, where it was written: in its file, or in one of its bases."""
+    # Read from the source of an engine, it was written nowhere.
+    if Path(path).is_dir():
+        return error
     keys = (kind, name, "set", *error.key.split("."))
     places = []
     base: str | None = path

@@ -103,7 +103,8 @@ def _paused_flush_succeeds(p: Protocol, spec: Spec) -> Iterable[Part]:
 
 def _update_flushes(p: Protocol, _spec: Spec) -> Iterable[Part]:
     asked = disj(p.now.update_waiting, p.now.update_refused)
-    yield Part(LeadsTo(pending=asked, goal=neg(asked)))
+    at_once = implies(_next(p, "loads") > p.now.loads, _next(p, "updates_ok") > p.now.updates_ok)
+    yield Part(LeadsTo(pending=asked, goal=neg(asked)), instead=EachStep(at_once))
 
 
 def _deferred_flush_agrees(_p: Protocol, spec: Spec) -> Iterable[Part]:
@@ -169,7 +170,8 @@ def _no_forward_during_load(p: Protocol, _spec: Spec) -> Iterable[Part]:
 
 def _flush_only_when_quiescent(p: Protocol, _spec: Spec) -> Iterable[Part]:
     s = p.now
-    flying = [ledger for name, ledger in p.ledgers.items() if name not in p.profile.flush.drops]
+    dropped = p.profile.flush.drops
+    flying = [one for name, one in p.ledgers.items() if name not in dropped and not one.facts.own_pages]
     busy = [s.running > 0, *(ledger.entries(s) > 0 for ledger in flying)]
     if "result_pending" in s:
         busy.append(s.result_pending)

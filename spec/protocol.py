@@ -61,6 +61,7 @@ class Protocol(Updates):
         if self.storage:
             counts += ["prefetch_retry", "prefetch_budget", "prefetch_orphan"]
             counters.append("lookups")
+            flags += ["prefix_lost"] if self.loses_prefixes else []
         if self.profile.requests.queue_limit or self.profile.requests.clocks_count_pause:
             counters.append("refused")
         yield from (Variable(name, Sort.BOOL) for name in flags)

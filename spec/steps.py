@@ -18,7 +18,7 @@ from spec.ledger import RETIRED, Ledger
 from spec.profile import Profile
 from spec.requests import MarkedRequest
 from spec.split import split
-from spec.terms import BoolTerm, NatTerm, conj, disj, ite, least, nat, neg, total
+from spec.terms import BoolTerm, NatTerm, conj, disj, ite, least, minus, nat, neg, total
 from spec.tla import Draft, Variable
 
 
@@ -32,6 +32,8 @@ class Flow:
     """How many requests are in that batch."""
     admitted: BoolTerm | None = None
     """Whether this pass has admitted a request; None before it schedules."""
+    skipped: BoolTerm | None = None
+    """Whether nothing was launched since all that run end with the result that waits; None where no loop asks."""
 
 
 class Steps(ABC):
@@ -109,8 +111,18 @@ class Steps(ABC):
                 if move.to == RETIRED:
                     retired[ledger.name] = moved
                 if move.starts is not None and move.starts in self.ledgers:
-                    self.begin(s, self.ledgers[move.starts], moved)
+                    self.go_on(s, self.ledgers[move.starts], moved)
         return retired
+
+    def go_on(self, s: Draft, ledger: Ledger, count: NatTerm) -> None:
+        """`count` entries go on in this ledger; a read that waits for its request only where the request waits too."""
+        if ledger.facts.created_by != "prefetch":
+            self.begin(s, ledger, count)
+            return
+        begun = least(count, minus(s.waiting, ledger.entries(s)))
+        self.begin(s, ledger, begun)
+        for concern in self.concerns:
+            concern.left(s, ledger, count - begun, "retire")
 
     def move(self, s: Draft, ledger: Ledger, move: Move) -> NatTerm:
         """One move of all entries of a stage, or of as many as may. Returns how many left the stage."""
@@ -151,7 +163,16 @@ class Steps(ABC):
         if not found:
             return None
         held = total(*(ledger.entries(s, stages) for ledger, stages in found))
-        return ite(conj(s.mine_waiting, neg(disj(*gates))), nat(0), held) if self.mine else held
+        return ite(self.admissible(s, gates) > 0, nat(0), held) if self.mine else held
+
+    def admissible(self, s: Draft, gates: Sequence[BoolTerm]) -> NatTerm:
+        """1 where the followed request waits and nothing gates it."""
+        return ite(conj(s.mine_waiting, neg(disj(*gates))), nat(1), nat(0)) if self.mine else nat(0)
+
+    @property
+    def loses_prefixes(self) -> bool:
+        """Whether an admission looks up again what a flush took from a waiting request."""
+        return self.storage and self.profile.prefetch.again_on_loss
 
     def end_with(self, s: Draft, event: str) -> None:
         """Every entry of the ledgers that end with this event."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from spec.concern import Concern, Part, Rule
 from spec.pages import CONSERVED
-from spec.terms import BoolTerm, conj, disj, ite, neg
+from spec.terms import BoolTerm, conj, disj, ite, nat, neg
 from spec.tla import Always, Draft, Fairness, Sort, Variable
 
 if TYPE_CHECKING:
@@ -22,6 +22,10 @@ class FollowedLookup(Concern):
 
     `mine_out`: the storage works for it. `mine_told`: it has said how much it has, or was not asked. `mine_found`: that
     waits for a reap. `mine_landed`: its KV is read, and another pool not yet. `mine_revoked`: too little was found.
+    `mine_lost`: a flush took its prefix while it waited, which the next poll of it sees.
+
+    No retry of what was revoked keeps it: the pass that revokes admits, and the head of the queue is never retried
+    (`StoragePrefetchRetries.pop_ready`).
     """
 
     def __init__(self, steps: Steps, facts: LookupWait) -> None:
@@ -34,6 +38,7 @@ class FollowedLookup(Concern):
         names = ["mine_out", "mine_told", "mine_found"]
         names += ["mine_landed"] if self.facts.side_pool else []
         names += [] if self.facts.revoke_ends else ["mine_revoked"]
+        names += ["mine_lost"] if self.steps.loses_prefixes else []
         return [Variable(name, Sort.BOOL, ghost=True) for name in names]
 
     def rules(self) -> Iterable[Rule]:
@@ -68,9 +73,10 @@ class FollowedLookup(Concern):
         s.mine_out = False
 
     def MineTimesOut(self, s: Draft) -> None:
-        """Its time is over, and an admission poll sees it."""
-        s.when(s.mine_out, s.mine_told, *(self._not_landed(s) if self.facts.deadline == "main" else ()))
+        """Its time is over, and an admission poll sees it, whatever the storage or a reap has not done yet."""
+        s.when(disj(s.mine_out, s.mine_found), *(self._not_landed(s) if self.facts.deadline == "main" else ()))
         s.mine_out = False
+        s.mine_found = False
 
     def _not_landed(self, s: Draft) -> list[BoolTerm]:
         return [neg(s.mine_landed)] if self.facts.side_pool else []
@@ -89,10 +95,22 @@ class FollowedLookup(Concern):
             if variable.name not in ("mine_out", "mine_told"):
                 s[variable.name] = conj(s[variable.name], neg(started))
 
-    def pass_begins(self, s: Draft, steps: Sequence[str]) -> None:
+    def flushed(self, s: Draft) -> None:
+        """What it had in the tree when it was queued is gone."""
+        if self.steps.loses_prefixes:
+            s.mine_lost = disj(s.mine_lost, s.mine_waiting)
+
+    def polled(self, s: Draft) -> None:
+        """It is looked up again, once for each loss; one with too little left to look up waits no longer than that."""
+        if self.steps.loses_prefixes:
+            seen = conj(s.mine_lost, s.mine_waiting, neg(self.gated(s)))
+            again = s.choose("mine_again", high=ite(seen, nat(1), nat(0)), meaning="the followed request lost a prefix")
+            s.mine_out = disj(s.mine_out, again > 0)
+            s.mine_told = conj(s.mine_told, again == 0)
+            s.mine_lost = conj(s.mine_lost, neg(seen))
+
+    def reaped(self, s: Draft) -> None:
         """The reap of a pass takes over the answer: it reads, or revokes."""
-        if "reap" not in steps:
-            return
         enough = s.choose("enough", high=1, meaning="whether the storage has enough for the followed request")
         s.mine_out = disj(s.mine_out, conj(s.mine_found, enough > 0))
         if not self.facts.revoke_ends:

@@ -116,13 +116,17 @@ class Infix:
         return text if strength >= least else f"({text})"
 
     def _compared(self, term: Term, *, positive: bool) -> tuple[str, int]:
+        return " ".join(self._sides(term, positive=positive)), _COMPARED
+
+    def _sides(self, term: Term, *, positive: bool) -> tuple[str, str, str]:
+        """What is compared, by what, with what."""
         kind = term.decl().kind() if positive else _TURNED[term.decl().kind()]
         left, right = term.arg(0), term.arg(1)
         if z3.is_bool(left):
             sides = self._operand(left, _SUM), self._operand(right, _SUM)
         else:
             sides = self._balanced(left, right)
-        return f"{sides[0]} {self.syntax.relation(kind)} {sides[1]}", _COMPARED
+        return sides[0], self.syntax.relation(kind), sides[1]
 
     def _balanced(self, left: Term, right: Term) -> tuple[str, str]:
         """What is subtracted on one side is added on the other."""
@@ -172,6 +176,9 @@ class Infix:
             return self._bullets(term, room, positive=positive)
         if kind == z3.Z3_OP_ADD:
             return self._terms_of_sum(term, room)
+        if kind in _TURNED:
+            left, relation, right = self._sides(term, positive=positive)
+            return [left, f"{relation} {right}"]
         return self._cases(term, room) if kind in _OPENED and positive else [text]
 
     def _cases(self, term: Term, room: int) -> list[str]:

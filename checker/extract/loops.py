@@ -6,6 +6,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from checker.extract.admission import skips_finishing
 from checker.extract.facts import Findings, named, primitive, said, scope
 from checker.extract.reading import short
 from checker.extract.source import Method
@@ -53,6 +54,8 @@ def loops(found: Findings) -> None:
             found.doubt(("loops", name), "the dispatcher starts no loop that can be found", dispatch)
             continue
         _loop(found, name, method)
+        if overlap:
+            skips_finishing(found, method)
     _primitives(found)
 
 

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from checker.extract.admission import admission
 from checker.extract.collectives import collectives
 from checker.extract.facts import Fact, Findings, Unknown, told
 from checker.extract.flushes import flushes
@@ -24,7 +25,7 @@ from checker.extract.updates import updates
 from checker.extract.words import SCHEDULER
 from spec.profile import DEFAULT_PROFILE, Profile, from_raw, load_profile
 
-_READERS = (loops, intake, pauses, ledgers, gates, flushes, updates, settings, collectives)
+_READERS = (loops, intake, pauses, ledgers, gates, flushes, updates, settings, admission, collectives)
 # What is no fact of the engine: what is asked of it, and our own differences of it.
 _OURS = ("configuration", "remedies", "variants")
 _PACKAGE = "sglang"

@@ -10,10 +10,9 @@ from checker.extract.facts import Findings, said, scope
 from checker.extract.reading import short
 from checker.extract.source import Place
 from checker.extract.walk import Walk
-from checker.extract.words import BASE_CONTROLLER, CONTROLLER, HASHES, SCHEDULER, SETTINGS, TREE, WATCHDOG
+from checker.extract.words import BASE_CONTROLLER, CONTROLLER, HASHES, POLICY, SCHEDULER, SETTINGS, TREE, WATCHDOG
 
 _RETRIES = "hicache_storage_prefetch_retry_max_attempts"
-_POLICY = "hicache_storage_prefetch_policy"
 _FIELDS = ("srt/arg_groups/fields/memory.py", SETTINGS)
 _OF_WEIGHTS = re.compile(r"weight|epoch|version", re.IGNORECASE)
 _HASHES = ("get_hash_str", "get_storage_hash_str", "storage_namespace_seed")
@@ -107,9 +106,9 @@ def _requeue(found: Findings) -> None:
 
 def _cut(found: Findings) -> None:
     key = ("prefetch", "cut_at_admission")
-    policy, method = default(found, _POLICY), found.method(TREE, "_can_terminate_prefetch")
+    policy, method = default(found, POLICY), found.method(TREE, "_can_terminate_prefetch")
     if policy is None or method is None:
-        found.doubt(key, f"no default of {_POLICY} is found, or nothing asks for it", method)
+        found.doubt(key, f"no default of {POLICY} is found, or nothing asks for it", method)
         return
     walk = Walk(scope(prefetch_stop_policy=policy[0]), lambda _name, _method: "skip")
     walk.function(method)

@@ -24,6 +24,7 @@ TOKENIZER = ("srt/managers/tokenizer_manager.py", "TokenizerManager")
 WATCHDOG = ("srt/managers/scheduler_components/invariant_checker.py", "create_scheduler_watchdog")
 HASHES = "srt/mem_cache/utils.py"
 SETTINGS = "srt/server_args.py"
+POLICY = "hicache_storage_prefetch_policy"
 
 OBJECTS: Final[Mapping[str, tuple[str, str]]] = {
     "self.tree_cache": TREE,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from importlib.resources import files
+from pathlib import Path
 
 import msgspec
 
@@ -93,12 +94,14 @@ class Kept(msgspec.Struct, frozen=True, dict=True):
 
 
 def load_kept(profile: Profile, seed: int) -> Kept | None:
-    """What was found with this seed; None where nothing is kept: for a profile that is not a bundled one, first of all.
+    """What was found with this seed; None where nothing is kept: for a file of the user's, first of all.
 
+    One that was extracted has that of the bundled one: where their facts are the same, so is what was found; and all of
+    it is checked.
     A file that cannot be read or is broken keeps nothing: what it saves is time.
     With remedies that have no file of their own it is that of the profile without them: most is the same in both.
     """
-    if profile.path != bundled_path(profile.name):
+    if profile.path != bundled_path(profile.name) and not Path(profile.path).is_dir():
         return None
     folder = files("checker") / "kept"
     for name in (file_name(profile), f"{profile.name}.json"):

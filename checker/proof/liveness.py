@@ -122,13 +122,22 @@ def _conclude(system: System, goal: _Goal, search: RankSearch, tiers: slice, nes
 def _partial_help(
     system: System, search: RankSearch, units: Mapping[str, Sequence[str]], state: Mapping[str, int | bool]
 ) -> list[Helpful]:
-    """A unit that helps in this state: wherever some literal that holds in it does. The first that stays able to."""
+    """A unit that helps in this state: wherever some literal that holds in it does, or else several together do.
+
+    The first that stays able to.
+    """
     units = {u: names for u, names in units.items() if _holds(system, system.spec.enabled(u), state)}
     for literal in _literals_of(system.spec, state) if units else ():
         helps = [Helpful(unit, literal) for unit, names in units.items() if search.always_helps(names, literal)]
         kept = _persistent(system, search, helps)
         if kept:
             return kept
+    every = [*_literals_of(system.spec, state), *_zeros_of(system.spec, state)]
+    for unit, names in units.items():
+        for needed in search.helps_together(names, every):
+            kept = _persistent(system, search, [Helpful(unit, conj(*needed))])
+            if kept:
+                return kept
     return []
 
 
@@ -146,6 +155,11 @@ def _literals_of(spec: Spec, state: Mapping[str, int | bool]) -> Iterator[BoolTe
             yield variable.now if state[variable.name] else neg(variable.now)
         elif state[variable.name]:
             yield variable.now > 0
+
+
+def _zeros_of(spec: Spec, state: Mapping[str, int | bool]) -> Iterator[BoolTerm]:
+    """The counters that are 0 in the state."""
+    yield from (v.now == 0 for v in spec.variables if v.sort is Sort.NAT and not state[v.name])
 
 
 def _dropped(system: System, goal: _Goal, region: BoolTerm) -> Gap | None:

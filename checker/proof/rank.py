@@ -18,19 +18,26 @@ from checker.proof.system import System, Transition, touched
 from spec.terms import BoolTerm, NatTerm, conj, disj, ite, nat, same
 from spec.tla import Sort, Spec, Variable
 
+_IF = " if "
+# How many tiers of templates are of one variable, or one while the followed entry is somewhere: no sums.
+_SINGLE = 4
+
 
 @dataclass(frozen=True, eq=False)
 class Component:
     """One component of a rank: a linear term that is never below 0 in the region."""
 
     parts: tuple[tuple[int, str], ...]
-    """Coefficient and variable; a flag counts as 1 where it is set, `~flag` as 1 where it is not."""
+    """Coefficient and variable; a flag counts as 1 where it is set, `~flag` as 1 where it is not, `~counter` at 0.
+
+    `counter if flag` counts only where the flag is set.
+    """
     term: NatTerm
 
     @cached_property
     def names(self) -> frozenset[str]:
         """The variables that it reads."""
-        return frozenset(name.removeprefix("~") for _, name in self.parts)
+        return frozenset(name for _, text in self.parts for name in _variables(text))
 
     @property
     def name(self) -> str:
@@ -41,12 +48,16 @@ class Component:
         """By how much the action changes it, where that is a fixed number."""
         change = 0
         for factor, name in self.parts:
-            if name.removeprefix("~") in transition.action.updates:
+            if not transition.action.updates.keys().isdisjoint(_variables(name)):
                 by = transition.deltas.get(name)
                 if by is None:
                     return None
                 change += factor * by
         return change
+
+
+def _variables(part: str) -> list[str]:
+    return part.removeprefix("~").split(_IF)
 
 
 def _sum(*parts: tuple[int, Component]) -> Component:
@@ -56,20 +67,36 @@ def _sum(*parts: tuple[int, Component]) -> Component:
 
 def component_of(spec: Spec, parts: Sequence[tuple[int, str]]) -> Component:
     """The component of these parts. Raises SpecError where one names no variable."""
-    single = [_single(spec.variable(name.removeprefix("~")), negated=name.startswith("~")) for _, name in parts]
+    single = [_part(spec, name) for _, name in parts]
     whole = _sum(*((factor, one) for (factor, _), one in zip(parts, single, strict=True)))
     return single[0] if len(parts) == 1 and parts[0][0] == 1 else whole
 
 
+def _part(spec: Spec, name: str) -> Component:
+    counted, *flags = (spec.variable(one) for one in _variables(name))
+    single = _single(counted, negated=name.startswith("~"))
+    return _where(flags[0], single) if flags else single
+
+
+def _where(flag: Variable, counted: Component) -> Component:
+    """What is counted, only where the flag is set."""
+    return Component(((1, f"{counted.name}{_IF}{flag.name}"),), ite(flag.now, counted.term, nat(0)))
+
+
 def _single(variable: Variable, *, negated: bool = False) -> Component:
+    name = f"~{variable.name}" if negated else variable.name
     if variable.sort is Sort.NAT:
-        return Component(((1, variable.name),), variable.now)
+        return Component(((1, name),), ite(variable.now == 0, nat(1), nat(0)) if negated else variable.now)
     values = (nat(0), nat(1)) if negated else (nat(1), nat(0))
-    return Component(((1, f"~{variable.name}" if negated else variable.name),), ite(variable.now, *values))
+    return Component(((1, name),), ite(variable.now, *values))
 
 
 def templates(spec: Spec) -> Iterator[list[Component]]:
-    """Candidate components by tiers: what follows one entry or request, all counters and flags, sums, differences."""
+    """Candidate components by tiers: what follows one entry or request, all counters and flags, sums, differences.
+
+    Before the sums come those that count what others wait for and use up: whether a counter is 0, also only while the
+    followed entry is in one of its stages.
+    """
     single = []
     for variable in sorted(spec.variables, key=lambda v: not v.ghost):
         single.append(_single(variable))
@@ -79,6 +106,10 @@ def templates(spec: Spec) -> Iterator[list[Component]]:
     yield [c for c in single if c.names <= ghosts]
     # Counters before flags: of two that lower as much, the one that a person would name.
     yield sorted((c for c in single if not c.names <= ghosts), key=lambda c: not z3.is_const(c.term))
+    zeros = [_single(v, negated=True) for v in spec.variables if v.sort is Sort.NAT and not v.ghost]
+    followed = [v for v in spec.variables if v.sort is Sort.BOOL and v.ghost]
+    yield zeros
+    yield [_where(flag, zero) for flag in followed for zero in zeros]
     yield [_sum((1, a), (1, b)) for a, b in combinations(single, 2) if a.names != b.names]
     counters = [c for c in single if z3.is_const(c.term)]
     scaled = ((1, -1), (-1, 1), (2, 1), (1, 2))
@@ -154,9 +185,30 @@ class RankSearch:
             self.system.impossible(self._solvers[n], self.must_lower[n], where) for n in names if n in self.waiting
         )
 
+    def helps_together(self, names: Sequence[str], literals: Sequence[BoolTerm]) -> Iterator[list[BoolTerm]]:
+        """Few of these literals from the states of which `always_helps`, in one way or another; those named first stay.
+
+        None where all together do not suffice.
+        """
+        marks = {f"literal:{number}": literal for number, literal in enumerate(literals)}
+        needed: set[str] = set()
+        for name in (n for n in names if n in self.waiting):
+            core = self.system.core(self._solvers[name], self.must_lower[name], marks)
+            if core is None:
+                return
+            needed |= core
+        # What the solver used may be what the step itself soon changes: then the literals that are named first.
+        for some in ([literal for mark, literal in marks.items() if mark in needed], list(literals)):
+            found = some
+            for literal in reversed(some):
+                fewer = [one for one in found if one is not literal]
+                if fewer and self.always_helps(names, conj(*fewer)):
+                    found = fewer
+            yield found
+
     def try_first(self, hint: Sequence[tuple[tuple[int, str], ...]]) -> None:
         """Take the components of a rank found elsewhere, in order, as far as each may be taken here."""
-        known = {c.parts: c for tier in islice(templates(self.system.spec), 2) for c in tier}
+        known = {c.parts: c for tier in islice(templates(self.system.spec), _SINGLE) for c in tier}
         for component in (known[parts] for parts in hint if parts in known):
             score = self._score(component)
             if self.waiting and score is not None and self._may_take(component):

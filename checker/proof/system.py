@@ -11,7 +11,7 @@ import z3
 from z3 import z3core
 
 from spec.errors import SpecError
-from spec.terms import BoolTerm, Term, conj, disj, free_names
+from spec.terms import BoolTerm, Term, conj, disj, free_names, implies
 from spec.tla import Action, Sort, Spec
 
 
@@ -143,6 +143,22 @@ class System:
         if answer == z3.unknown:
             raise self.undecided(solver)
         return bool(answer == z3.unsat)
+
+    def core(self, solver: z3.Solver, assertion: BoolTerm, marks: Mapping[str, BoolTerm]) -> frozenset[str] | None:
+        """Names of terms that exclude every model together with what the solver holds; None where all of them do not.
+
+        Raises UndecidedError.
+        """
+        self.tally.queries += 1
+        solver.push()
+        try:
+            solver.add(assertion, *(implies(z3.Bool(mark), term) for mark, term in marks.items()))
+            answer = solver.check(*map(z3.Bool, marks))
+            if answer == z3.unknown:
+                raise self.undecided(solver)
+            return frozenset(map(str, solver.unsat_core())) if answer == z3.unsat else None
+        finally:
+            solver.pop()
 
     def undecided(self, solver: z3.Solver) -> UndecidedError:
         """Why the solver gave up, in words."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -11,8 +11,9 @@ import z3
 from msgspec.structs import replace
 
 from checker.replay.cubes import Cube, Linear, Node, Reader, holds, project
+from checker.replay.finder import Find, compiled, in_shown
 from checker.replay.relation import CARRIED, Alternative, Relations, after, before
-from engine_hooks.trace import STATE_FIELDS, TraceState
+from engine_hooks.trace import TraceState
 from spec.terms import BoolTerm, Term, constants, same
 from spec.tla import Sort
 
@@ -33,6 +34,7 @@ class Carried:
 
     has_host: bool = False
     prefetch_budget: int = 0
+    prefix_lost: bool = False
 
 
 class Numbered(Protocol):
@@ -42,9 +44,6 @@ class Numbered(Protocol):
     def number(self) -> int:
         """Of the line."""
         ...
-
-
-Find = Callable[[TraceState, TraceState, int], int | None]
 
 
 @dataclass(frozen=True)
@@ -100,9 +99,11 @@ class Judge:
         self.statistics = Statistics()
         self._has_host = "has_host" in relations.variables
         self._budget = "prefetch_budget" in relations.variables
-        self._attempts = relations.profile.prefetch.retry_attempts
+        self._loses = "prefix_lost" in relations.variables
+        self._attempts = relations.profile.prefetch.retry_attempts if self._budget else 0
+        self._given = {do: self._shares(do) for do in ("pass", "arrive", "pause")}
         self._ways: dict[tuple[str, str], tuple[Alternative, ...]] = {}
-        self._cubes: dict[tuple[str, str, bool], _Cubes] = {}
+        self._cubes: dict[tuple[str, str, bool, bool], _Cubes] = {}
         self._single: dict[tuple[Any, ...], Known | None] = {}
         self._solvers: dict[int, z3.Solver] = {}
         self._nodes: dict[int, _Way] = {}
@@ -121,7 +122,7 @@ class Judge:
         """What is carried on, where the spec allows `y` after `x`; else None. Raises UndecidedError."""
         if self._has_host and not carried.has_host:
             return self._judge_single(do, how, x, y, carried, where)
-        key = (do, how, carried.has_host)
+        key = (do, how, carried.has_host, carried.prefix_lost)
         cubes = self._cubes.get(key)
         if cubes is None:
             cubes = self._cubes.setdefault(key, _Cubes(self.relations.absent))
@@ -137,7 +138,8 @@ class Judge:
                 cubes.count(place)
             if cubes.differing:
                 self.statistics.differ(cubes.known[place], where.number)
-        if x.lookups == y.lookups and do in _KEEPING:
+        few = carried.prefetch_budget <= self._attempts * y.waiting
+        if do == "pass" and few and x.lookups == y.lookups and (y.waiting or not carried.prefix_lost):
             return carried
         return self._carry(do, how, x, y, carried)
 
@@ -150,7 +152,7 @@ class Judge:
         still = min(carried.prefetch_budget, x.prefetch_retry + x.prefetch_query + x.prefetch_hit + x.waiting)
         plain = (replace(x, lookups=0, forwards=0), replace(y, lookups=0, forwards=0))
         for reaches in (True, False):
-            key = (do, how, reaches, still, grown, plain)
+            key = (do, how, reaches, carried.prefix_lost, still, grown, plain)
             if key not in self._single:
                 if len(self._single) > _MOST_KNOWN:
                     self._single.clear()
@@ -169,25 +171,55 @@ class Judge:
         self, do: str, how: str, x: TraceState, y: TraceState, carried: Carried, *, reaches: bool | None = None
     ) -> Carried:
         has_host = self._ends(do, how, carried) if reaches is None else reaches
-        if has_host == carried.has_host and x.lookups == y.lookups:
-            return carried
-        return Carried(has_host, self._next_budget(do, x, y, carried))
+        return Carried(has_host, self._next_budget(do, x, y, carried), self._next_lost(do, how, x, y, carried))
+
+    def _next_lost(self, do: str, how: str, x: TraceState, y: TraceState, carried: Carried) -> bool:
+        """Whether a waiting request may have lost its prefix: since a flush, until none waits in a running pass."""
+        if (do, how) in _FLUSHES:
+            return self._loses and y.waiting > 0
+        return carried.prefix_lost and (y.waiting > 0 or not self._runs(do, x))
+
+    def _runs(self, do: str, x: TraceState) -> bool:
+        """It is a running pass."""
+        return do == "pass" and not (x.paused and self.relations.honours_pause)
 
     def _next_budget(self, do: str, x: TraceState, y: TraceState, carried: Carried) -> int:
-        """Attempts left: a new lookup brings some, a retry takes one. The formula says the same, and is checked."""
-        if not self._budget:
-            return carried.prefetch_budget
-        return carried.prefetch_budget + self._rate(do) * (y.lookups - x.lookups)
+        """Attempts left: each queued request brings some, a pass takes one for each lookup that it sends.
 
-    def _rate(self, do: str) -> int:
-        """By how much a lookup changes the attempts that are left."""
-        return -1 if do == "pass" else max(0, self._attempts - 1)
+        They go with the requests that wait. The formula says the same, and is checked.
+        """
+        if do not in self._given:
+            return carried.prefetch_budget
+        by_lookup, by_waiting = self._given[do]
+        grown = by_lookup * (y.lookups - x.lookups) + by_waiting * (y.waiting - x.waiting)
+        left = carried.prefetch_budget + grown
+        return min(left, self._attempts * y.waiting) if self._attempts and self._runs(do, x) else left
+
+    def _shares(self, do: str) -> tuple[int, int]:
+        """By how much a lookup, and a request more that waits, change the attempts that are left."""
+        facts = self.relations.profile.prefetch
+        if not self._attempts:
+            return 0, 0
+        if do == "pass":
+            return -1, 0
+        return 0, self._attempts if do == "arrive" or facts.on_requeue else 0
+
+    def _left(self, do: str, x: TraceState, y: TraceState, carried: Carried) -> Linear:
+        """The same as an equation: the attempts left in the end, less what they are, is 0."""
+        most = self._attempts * y.waiting
+        by_lookup, by_waiting = self._given.get(do, (0, 0))
+        whole = carried.prefetch_budget + by_lookup * (y.lookups - x.lookups)
+        if self._attempts and self._runs(do, x) and whole > most:
+            return Linear({"y:waiting": self._attempts, "y:prefetch_budget": -1})
+        left = Linear({"x:prefetch_budget": 1, "y:prefetch_budget": -1})
+        left = left.plus(Linear({"y:lookups": 1, "x:lookups": -1}), by_lookup)
+        return left.plus(Linear({"y:waiting": 1, "x:waiting": -1}), by_waiting)
 
     def _learn(  # noqa: PLR0913, PLR0917 - as above
         self, do: str, how: str, x: TraceState, y: TraceState, carried: Carried, where: Numbered, *, has_host: bool
     ) -> Known | None:
         """A cube around this line, of the first way that allows it; None where there is none."""
-        ends = Carried(has_host, self._next_budget(do, x, y, carried))
+        ends = Carried(has_host, self._next_budget(do, x, y, carried), self._next_lost(do, how, x, y, carried))
         numbers = self.numbers(x, y, carried, ends)
         if numbers is None:
             return None
@@ -196,7 +228,7 @@ class Judge:
             if found is None:
                 continue
             cube, moves = found
-            cube = _in_shown(cube, self._rate(do))
+            cube = in_shown(cube, self._left(do, x, y, carried))
             actions = (*([way.action] if way.action else []), *moves)
             known = Known(cube, actions, where.number, way.differences)
             self.statistics.learned += 1
@@ -275,8 +307,6 @@ class Judge:
         return self._solvers[id(way)]
 
 
-_KEEPING = frozenset(("pass", "arrive", "abort", "pause", "continue", "defer"))
-"""Lines that leave what is carried as it is, where they start no lookup."""
 _FLUSHES = frozenset((("flush", "granted"), ("deferred", "granted"), ("update", "ok")))
 
 
@@ -327,61 +357,3 @@ class _Cubes:
         self.known = known
         self.find = compiled([one.cube for one in known], self._absent)
         self._hits.clear()
-
-
-def _in_shown(cube: Cube, rate: int) -> Cube:
-    """The cube without what is carried on: the attempts left in the end are a function of the rest."""
-    left = Linear({"x:prefetch_budget": 1, "y:lookups": rate, "x:lookups": -rate, "y:prefetch_budget": -1})
-    conditions = []
-    for one in cube.conditions:
-        factor = one.parts.get("y:prefetch_budget", 0)
-        plain = one.plus(left, factor, zero=one.zero) if factor else one
-        if plain.parts:
-            conditions.append(plain)
-    return Cube(cube.flags, tuple(conditions))
-
-
-def compiled(cubes: Sequence[Cube], absent: Sequence[str]) -> Find:
-    """Cubes as a function of the state before, the state after and the attempts left: the place of the first, or None.
-
-    One function for all, which reads each variable once: to call one for each costs more than what it does.
-    """
-    tests = [f"    if {' or '.join(f'b_{name}' for name in absent)}: return None"] if absent else []
-    tests += [f"    if {_tests(cube)}: return {place}" for place, cube in enumerate(cubes)]
-    text = "\n".join(tests)
-    read = [f"    {side}_{name} = {side}.{name}" for side in "ab" for name in STATE_FIELDS if f"{side}_{name}" in text]
-    scope: dict[str, Any] = {}
-    exec("\n".join(["def find(a, b, p):", *read, text or "    pass", "    return None"]), scope)  # noqa: S102 - our own terms, not input
-    function: Find = scope["find"]
-    return function
-
-
-def _tests(cube: Cube) -> str:
-    tests = [f"{'' if value else 'not '}{_reader(name)}" for name, value in cube.flags.items() if not _implied(name)]
-    # Equations first: they fail most often.
-    tests += [_condition(one) for one in sorted(cube.conditions, key=lambda c: (not c.zero, len(c.parts)))]
-    return " and ".join(tests) or "True"
-
-
-def _implied(name: str) -> bool:
-    """A kind of line has cubes of its own for what is in the host tier before it, which says what is after it."""
-    return name in ("x:has_host", "y:has_host")
-
-
-def _condition(one: Linear) -> str:
-    plus = [_term(name, factor) for name, factor in one.parts.items() if factor > 0]
-    minus = [_term(name, -factor) for name, factor in one.parts.items() if factor < 0]
-    (minus if one.constant < 0 else plus).append(str(abs(one.constant)))
-    left, right = (" + ".join(t for t in side if t != "0") or "0" for side in (plus, minus))
-    return f"{left} {'==' if one.zero else '>='} {right}"
-
-
-def _term(name: str, factor: int) -> str:
-    return _reader(name) if factor == 1 else f"{factor} * {_reader(name)}"
-
-
-def _reader(name: str) -> str:
-    side, variable = name.split(":")
-    if name == "y:prefetch_budget":  # pragma: no cover - replaced by what it is a function of
-        raise KeyError(name)
-    return "p" if variable == "prefetch_budget" else f"{'a' if side == 'x' else 'b'}_{variable}"

@@ -11,14 +11,13 @@ moves do holds for actions of the shape that `_moves` checks, and it refuses oth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import combinations
 
 import z3
 
-from checker.replay.differences import LOST, SKIPS, WAITS
+from checker.replay.differences import LOST
 from checker.translate import to_python
 from engine_hooks.trace import STATE_FIELDS
 from spec.checks import ACTORS
@@ -27,9 +26,9 @@ from spec.facts import Configuration
 from spec.profile import Profile
 from spec.protocol import Protocol
 from spec.terms import BoolTerm, NatTerm, Term, conj, constants, disj, implies, nat, neg, same, total
-from spec.tla import Action, Choice, Sort, Spec, Variable
+from spec.tla import Action, Sort, Spec, Variable
 
-CARRIED = ("has_host", "prefetch_budget")
+CARRIED = ("has_host", "prefetch_budget", "prefix_lost")
 """State variables that no line shows and that replay works out from line to line."""
 _FREE = frozenset((
     "gate_closed", "late", "update_waiting", "mine_waiting", "mine_parked", "mine_running", "mine_abort",
@@ -116,6 +115,7 @@ class Relations:
         self.absent = tuple(name for name in STATE_FIELDS if name not in self.variables)
         """Fields of a line that this loop and storage have no variable for: 0 in every line."""
         self.initial = {name: first.init[name] for name in self.variables}
+        self.honours_pause = profile.loops[loop].honours_pause
 
     @cached_property
     def _followed(self) -> Spec:
@@ -155,14 +155,8 @@ class Relations:
             if key not in known:
                 known.add(key)
                 yield self._alternative(home, mode, name)
-                if name == "RunningPass":
-                    for some in _subsets(self._possible(self.allowed)):
-                        yield self._alternative(home, mode, name, some)
-
-    def _possible(self, names: Iterable[str]) -> Iterator[str]:
-        """Those of the known differences that can occur in this loop, with this storage."""
-        needs = {WAITS: "prefetch_query", LOST: "prefetch_retry", SKIPS: "result_pending"}
-        return (name for name in names if needs[name] in self.variables)
+                if name == "RunningPass" and LOST in self.allowed and "prefix_lost" in self.variables:
+                    yield self._alternative(home, mode, name, frozenset((LOST,)))
 
     def _alternative(self, spec: Spec, mode: str, name: str, differences: frozenset[str] = frozenset()) -> Alternative:
         moves = self._moves(spec)
@@ -193,8 +187,9 @@ class Relations:
         kept = frozenset(self.variables)
         choices = action.choices_for(kept)
         acted = _Acted()
-        lost = self._lose(state, acted) if LOST in differences else nat(0)
-        pairs: list[tuple[Term, Term]] = [(self.variables[v].now, term) for v, term in state.items()]
+        # An eviction takes a prefix as a flush does; only a flush is remembered.
+        evicted = {"prefix_lost": z3.BoolVal(val=True)} if LOST in differences else {}
+        pairs: list[tuple[Term, Term]] = [(self.variables[v].now, evicted.get(v, term)) for v, term in state.items()]
         pairs += [(c.term, z3.Int(f"e:{c.full_name}")) for c in choices]
         for variable in hidden:
             free = z3.Bool(f"e:{variable.name}") if variable.sort is Sort.BOOL else z3.Int(f"e:{variable.name}")
@@ -208,31 +203,13 @@ class Relations:
             return z3.substitute(term, *pairs)
 
         acted.guard += [renamed(part) for part in _parts(action.guard)]
-        for choice in choices:
-            if choice.name == "admitted" and WAITS in differences:
-                acted.results += _waits({c.name: c for c in choices}, renamed)
-            else:
-                acted.results.append(renamed(choice.within))
         results = {v: renamed(action.updates[v]) for v in kept & action.updates.keys()}
-        if LOST in differences and "prefetch_budget" in results:
-            results["prefetch_budget"] -= lost
-        if SKIPS in differences:
-            acted.results += [state["result_pending"], state["running"] > 0, results["running"] == 0]
-            acted.results += [renamed(c.term) == 0 for c in choices if c.name == "admitted"]
-            results["last_batch"] = results["result_pending"] = z3.BoolVal(val=False)
-            results["forwards"] = state["forwards"]
+        acted.results += [renamed(choice.within) for choice in choices]
+        if LOST in differences:
+            results["prefix_lost"] = conj(before("prefix_lost", Sort.BOOL), results["waiting"] > 0)
         state.update(results)
         acted.results += [results[v] >= 0 for v in results if self.variables[v].sort is Sort.NAT]
         return acted
-
-    def _lose(self, state: dict[str, Term], acted: _Acted) -> NatTerm:
-        """Some waiting requests are looked up again: as if they had been put on the list of retries before."""
-        lost = z3.Int("e:lost")
-        acted.known += [lost >= 1, lost <= state["waiting"]]
-        for name in ("prefetch_retry", "prefetch_budget"):
-            if name in state:
-                state[name] += lost
-        return lost
 
     def _hidden(self, spec: Spec, action: Action) -> list[Variable]:
         """What the action reads besides the variables of a trace."""
@@ -275,22 +252,6 @@ class Relations:
                 state[v] = total(state[v], counts[move.name]) if rises else state[v] - counts[move.name]
                 if not rises:
                     conditions.append(state[v] >= 0)
-
-
-def _waits(choices: Mapping[str, Choice], renamed: Callable[[Term], Term]) -> list[BoolTerm]:
-    """No request is admitted, and there are as many lookups under way as requests that could be."""
-    able = choices["admitted"].high
-    under_way = total(*(high for name in ("cut_query", "cut_loading") if (high := choices[name].high) is not None))
-    if able is None:  # pragma: no cover - the spec bounds it
-        return []
-    return [renamed(choices["admitted"].term == 0), renamed(able > 0), renamed(under_way >= able)]
-
-
-def _subsets(names: Iterable[str]) -> Iterator[frozenset[str]]:
-    """All but the empty one, the smaller ones first."""
-    every = sorted(names)
-    for size in range(1, len(every) + 1):
-        yield from map(frozenset, combinations(every, size))
 
 
 def _named(action: str, mode: str) -> str:

@@ -206,7 +206,7 @@ def _begins(trace: Trace, place: Place, line: Step) -> bool:
 
 def _anything() -> Carried:
     """What may be carried into the middle of a trace: as much as can be."""
-    return Carried(has_host=True, prefetch_budget=1 << 40)
+    return Carried(has_host=True, prefetch_budget=1 << 40, prefix_lost=True)
 
 
 def _coverage(judge: Judge, trace: Trace, states: _States, verdict: str) -> Coverage:

@@ -36,7 +36,8 @@ def profile_of(report: Report, given: Profile | None) -> Profile | str:
     """The profile that the report speaks of, or why its facts are not shown."""
     engine = report.engine
     if given is None and engine.source != "bundled":
-        return f"the report speaks of the profile {engine.profile}, a file; name it with --profile to see its facts"
+        where = "extracted: write it with checker extract, and" if engine.source == "extracted" else "a file;"
+        return f"the report speaks of the profile {engine.profile}, {where} name it with --profile to see its facts"
     try:
         profile = given or load_profile(engine.profile).with_remedies(engine.remedies)
     except QuiesceError as error:

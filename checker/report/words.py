@@ -64,7 +64,7 @@ _KNOWN: Mapping[str, str] = {
     "kv_ended": "requests that have ended and stand in the batch",
     "kv_twice": "pages that were freed twice",
     "freed_in_use": "pages were freed while an entry copied them",
-    "peer_busy": "copies that are not done on the other rank",
+    "peer_done": "copies that are done on the other rank and not yet retired",
     "peer_lacks": "entries that the other rank does not have",
     "peer_short": "requests that the other rank has ended by its own clock",
     "peer_forward": "the other rank's forward is on its device",
@@ -79,6 +79,12 @@ STAGES = (
     "|found|storing"
 )
 _PATTERNS: Sequence[tuple[re.Pattern[str], str]] = (
+    (re.compile(r"peer(\d)_entered"), "collectives that rank {0} has entered"),
+    (re.compile(r"peer(\d)_consumed"), "events that rank {0} has consumed"),
+    (re.compile(r"peer(\d)_done"), "copies that are done on rank {0} and not yet retired"),
+    (re.compile(r"peer(\d)_lacks"), "entries that rank {0} does not have"),
+    (re.compile(r"peer(\d)_short"), "requests that rank {0} has ended by its own clock"),
+    (re.compile(r"peer(\d)_forward"), "the forward of rank {0} is on its device"),
     (re.compile(r"mark_(\w+)_ahead"), "entries of {0} ahead of the followed one"),
     (re.compile(r"mark_(\w+)_([a-z]+)"), "the followed entry of {0} is {1}"),
     (re.compile(r"stale_(\w+)"), "{0} holds KV of the old weights"),
@@ -91,6 +97,10 @@ _PATTERNS: Sequence[tuple[re.Pattern[str], str]] = (
 
 def meaning(name: str) -> str:
     """A variable in words; `~flag` is its negation. Empty for one that is not known here."""
+    counted, _, flag = name.partition(" if ")
+    if flag:
+        parts = meaning(counted), meaning(flag)
+        return ", while ".join(parts) if all(parts) else ""
     if name.startswith("~"):
         known = meaning(name[1:])
         return f"unless: {known}" if known else ""

@@ -9,11 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from checker.reproduce.schedule import CannotBeDrivenError, Move, Schedule, Setup, moves_of
+from checker.reproduce.schedule import (
+    BELOW_A_PAGE,
+    MANY_TOKENS,
+    CannotBeDrivenError,
+    Move,
+    Schedule,
+    Setup,
+    moves_of,
+)
 from checker.results import Result
 
 _WATCHDOG_SECONDS = 6
 _WAITING_SECONDS = 2
+_LIMIT = ("max_queued_requests", 1)
 Claim = tuple[Sequence[Move], Setup]
 
 
@@ -22,7 +31,13 @@ def schedule_of(result: Result, remedies: Sequence[str]) -> Schedule:
     if result.property not in _CLAIMS:
         raise CannotBeDrivenError(f"nothing outside the engine shows yet whether it keeps {result.property}")
     moves, setup = _CLAIMS[result.property](result, _setup(result, remedies))
-    return Schedule(result, setup, [*moves_of(result), *moves])
+    hold, *steps = moves_of(result)
+    return Schedule(result, setup, [hold, *_before(setup), *steps, *moves])
+
+
+def _before(setup: Setup) -> Sequence[Move]:
+    """The limit of an engine is at least one request: one of our own takes that place, ahead of those of the trace."""
+    return [Move("request", (BELOW_A_PAGE, MANY_TOKENS)), Move("run_pass")] if _LIMIT in setup.arguments else []
 
 
 def _setup(result: Result, remedies: Sequence[str]) -> Setup:
@@ -61,9 +76,8 @@ def _ends(result: Result, setup: Setup) -> Claim:
 
 def _conserved(result: Result, setup: Setup) -> Claim:
     if "time-out of waiting" not in result.reason:
-        raise CannotBeDrivenError(
-            "the limit of an engine is at least one request, and the trace turns away its only one"
-        )
+        arguments = (*setup.arguments, _LIMIT)
+        return [Move("retracted_request_is_turned_away")], replace(setup, arguments=arguments)
     environment = (*setup.environment, ("SGLANG_REQ_WAITING_TIMEOUT", str(_WAITING_SECONDS)))
     return [Move("paused_request_times_out")], replace(setup, environment=environment)
 

@@ -15,9 +15,9 @@ from checker.results import Result, TraceStep
 
 THRESHOLD_TOKENS = 256
 """From how many uncached tokens on the engine asks its storage (`[prefetch] threshold_tokens`)."""
-_LONG, _SHORT, _BELOW_A_PAGE = 320, 48, 8
+_LONG, _SHORT, BELOW_A_PAGE = 320, 48, 8
 """Prompts in tokens: one that is looked up in storage, one that is not, one that fills no page of 16."""
-_MANY_TOKENS = 64
+MANY_TOKENS = 64
 """More than the passes of a schedule generate."""
 
 _LANDS = {
@@ -181,9 +181,9 @@ def _outcome(steps: Sequence[TraceStep], admitted: int, *, overlap: bool) -> Tra
 
 
 def _request(uncached: int, outcome: TraceStep | None) -> Request:
-    tokens = 1 if outcome is not None and outcome.choices.get("finished") else _MANY_TOKENS
+    tokens = 1 if outcome is not None and outcome.choices.get("finished") else MANY_TOKENS
     if uncached >= THRESHOLD_TOKENS:
         return Request(_LONG, tokens)
     # The engine caches each full page of a prefill; where the trace does not, the prompt fills none.
     cached = outcome is None or outcome.choices.get("inserted")
-    return Request(_SHORT if cached else _BELOW_A_PAGE, tokens)
+    return Request(_SHORT if cached else BELOW_A_PAGE, tokens)

@@ -93,6 +93,20 @@ def test_the_watchdog_takes_a_pause_for_a_hang(where: Place) -> None:
     assert (found.outcome, found.departure) == (Outcome.CONFIRMED, "")
 
 
+@pytest.mark.parametrize("loop", ["normal", "overlap"])
+def test_a_retract_turns_away_what_ran(loop: str, where: Place) -> None:
+    """Case B14: an engine with a limit on queued requests, and no time-out of waiting ones."""
+    limits = load_profile("sglang-0.5.23-limits").with_difference({"requests": {"clocks_count_pause": False}})
+    chosen = Request(limits, properties=("requests-conserved",), loops=(loop,), modes=("retract",), workers=1)
+    (group,) = counterexamples(verify(chosen).results)
+    schedule = drivable(group, limits, ())
+    assert isinstance(schedule, Schedule)
+    assert schedule.setup.arguments == (("max_queued_requests", 1),)
+    (found,) = reproduce([schedule], RUNS, where)
+    assert (found.departure, found.confirmed, found.schedule[-1]) == ("", RUNS, "retracted_request_is_turned_away()")
+    assert "The request queue is full" in found.answers[-1]
+
+
 def test_an_engine_with_the_remedy_departs_where_the_flush_is_granted(where: Place) -> None:
     """The negative control of the founding case: the same schedule, and an engine that reaps while paused."""
     (schedule,) = schedules("normal", "retract", "paused-flush-succeeds", storage=False, remedies=(REMEDY,))
@@ -132,6 +146,14 @@ def resumed(drive: Witness) -> None:
     drive.run_pass()
 
 
+def retracted(drive: Witness) -> None:
+    """Without a limit, what ran waits again."""
+    for _ in range(2):
+        drive.request(8, 64)
+        drive.run_pass()
+    drive.pause("retract")
+
+
 KEPT: dict[str, tuple[Callable[[Witness], None], str]] = {
     "flush_stays_refused": (paused_and_drained, "flush 1 of 20 was granted"),
     "deferred_flush_disagrees": (paused_and_drained, "the flush with a time-out was granted"),
@@ -140,6 +162,7 @@ KEPT: dict[str, tuple[Callable[[Witness], None], str]] = {
     "answers_are_stale": (resumed, "the answer is the one that the new weights give"),
     "versions_split": (updated_and_clear, "both say 'new'"),
     "storage_keeps_old_pages": (updated_and_clear, "no page from before the update"),
+    "retracted_request_is_turned_away": (retracted, "the retracted request is queued, and unanswered after 1 s"),
     "watchdog_fires": (paused_and_drained, "not within 1 s: the watchdog fires"),
 }
 
@@ -150,7 +173,7 @@ def test_no_violation_is_seen_where_there_is_none(claim: str, healthy: Witness) 
     prepare, text = KEPT[claim]
     healthy.hold()
     prepare(healthy)
-    keywords = {"seconds": 1.0} if claim == "watchdog_fires" else {}
+    keywords = {"seconds": 1.0} if claim in {"watchdog_fires", "retracted_request_is_turned_away"} else {}
     with pytest.raises(DepartedError, match=text):
         getattr(healthy, claim)(**keywords)
 

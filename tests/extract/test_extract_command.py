@@ -39,7 +39,7 @@ def repaired(tmp_path_factory):
 def test_extract_writes_a_profile_and_says_how_much_it_found(tmp_path):
     done = checker("extract", "sglang", "-o", str(tmp_path / "installed.toml"))
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == f"{P}: 75 facts, 0 unknown, from {installed()}\n"
+    assert done.stderr == f"{P}: 81 facts, 0 unknown, from {installed()}\n"
     assert tomllib.loads((tmp_path / "installed.toml").read_text())["loops"]["normal"]["paused"] == ["record"]
 
 
@@ -49,7 +49,7 @@ def test_the_json_has_each_fact_with_its_place_and_fits_its_schema():
     done = checker("extract", "sglang", "--json")
     answer = json.loads(done.stdout)
     jsonschema.validate(answer, json.loads(schemas.generated()["extract-1.json"]))
-    assert (answer["schema"], answer["version"], len(answer["facts"]), answer["unknown"]) == (1, "0.5.23", 75, [])
+    assert (answer["schema"], answer["version"], len(answer["facts"]), answer["unknown"]) == (1, "0.5.23", 81, [])
     paused = next(f for f in answer["facts"] if f["key"] == "watchdog.knows_pause")
     assert (paused["value"], paused["function"]) == (False, "create_scheduler_watchdog")
 
@@ -110,10 +110,27 @@ def test_diff_shows_facts_and_the_verdicts_that_change(repaired):
 def test_diff_of_the_installed_engine_and_the_bundled_profile():
     done = checker("diff", P, "installed")
     assert done.returncode == 0
-    assert done.stdout.splitlines()[2:] == ["alike; 2 name another function for the same fact"]
+    assert done.stdout.splitlines()[2:] == ["alike"]
     answer = json.loads(checker("diff", P, "installed", "--json").stdout)
-    assert (answer["alike"], answer["facts"], answer["verdicts"]) == (True, [], None)
-    assert [one["key"] for one in answer["places"]] == ["ledgers.backup.moves", "ledgers.prefetch.moves"]
+    assert (answer["alike"], answer["facts"], answer["places"], answer["verdicts"]) == (True, [], [], None)
+
+
+@pytest.mark.source
+def test_the_installed_engine_is_read_and_not_looked_up(repaired):
+    """Its source decides, and the answer says so: here that of a copy in its place, which reaps while paused."""
+    place = ("--loop", "normal", "--mode", "retract", "--workers", "1")
+    wanted = ("verify", "--engine", "installed", "--property", "paused-flush-succeeds", *place, "--json")
+    found = json.loads(checker(*wanted).stdout)
+    assert (found["engine"]["profile"], found["engine"]["source"]) == (P, "extracted")
+    assert {r["verdict"] for r in found["results"]} == {"refuted"}
+    elsewhere = (
+        "import checker.extract.read as read; from pathlib import Path\n"
+        f"read._folder = lambda _folder: Path({str(repaired)!r})\n"
+        f"import sys; sys.argv = ['checker', *{wanted!r}]\n"
+        "from checker.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", elsewhere], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert {r["verdict"] for r in json.loads(done.stdout)["results"]} == {"proved"}, done.stderr
 
 
 def test_diff_of_two_bundled_profiles_without_verdicts():

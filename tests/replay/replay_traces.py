@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Iterable, Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -68,6 +69,31 @@ def text_of(header: TraceHeader, steps: Sequence[Step], reason: str = "closed") 
         text, checksum = sealed(msgspec.json.encode(line), checksum)
         lines.append(text)
     return b"".join(lines)
+
+
+def evicted() -> bytes:
+    """`normal-file` up to a pass that looks up a lost prefix again, as if no flush had been granted in that pause."""
+    header, steps = recorded("normal-file")
+    at = next(
+        i + 1
+        for i, (x, y) in enumerate(pairwise(steps))
+        if y.do == "pass" and not x.state.paused and y.state.lookups > x.state.lookups and not x.state.prefetch_retry
+    )
+    flushes = [i for i in range(at) if (steps[i].do, steps[i].how) == ("flush", "granted")]
+    return text_of(header, numbered(step for i, step in enumerate(steps[: at + 1]) if i not in flushes[-2:]))
+
+
+def unlaunched() -> bytes:
+    """`overlap-none` up to a pass that launches, which then does not, though its request runs on."""
+    header, steps = recorded("overlap-none")
+    at = next(
+        i + 1
+        for i, (x, y) in enumerate(pairwise(steps))
+        if y.do == "pass" and x.state.result_pending and y.state.result_pending and y.state.running
+    )
+    idle = {"last_batch": False, "result_pending": False, "forwards": steps[at - 1].state.forwards}
+    last = msgspec.structs.replace(steps[at], times=1, state=msgspec.structs.replace(steps[at].state, **idle))
+    return text_of(header, numbered([*steps[:at], last]))
 
 
 def replayed(path: Path, judges: Judges | None = None, options: Options | None = None) -> Replayed:

@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
-from replay_traces import NAMES, TRACES, header_of, load, numbered, path_of, recorded, replayed, text_of
+from msgspec.structs import replace
+from replay_traces import (
+    NAMES,
+    TRACES,
+    evicted,
+    header_of,
+    load,
+    numbered,
+    path_of,
+    recorded,
+    replayed,
+    text_of,
+    unlaunched,
+)
 
 from checker.replay.align import alignments
-from checker.replay.differences import DIFFERENCES, LOST, SKIPS, WAITS
+from checker.replay.differences import DIFFERENCES, LOST
 from checker.replay.reading import traces
 from checker.replay.results import ACCEPTED, DIVERGES
 from checker.replay.run import Judges, Options, replay
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-ALLOWED = {
-    "normal-file": {LOST: 1, WAITS: 34},
-    "normal-file-repaired": {LOST: 1, WAITS: 29},
-    "normal-none": {},
-    "normal-none-repaired": {},
-    "overlap-file": {LOST: 1, SKIPS: 22, WAITS: 32},
-    "overlap-file-repaired": {LOST: 2, SKIPS: 22, WAITS: 34},
-    "overlap-none": {SKIPS: 19},
-    "overlap-none-repaired": {SKIPS: 17},
-}
-"""Trace to the lines that the spec does not allow, by the known difference that explains each."""
+    from checker.replay.results import Replayed
+    from engine_hooks.trace import Step, TraceState
+
 STEPS = {
     "normal-file": 27288,
     "normal-file-repaired": 14433,
@@ -40,27 +47,69 @@ STEPS = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_spec_accepts_what_the_engine_did_but_for_known_differences(name: str) -> None:
-    found = replayed(path_of(name), Judges(load, frozenset(DIFFERENCES)))
-    assert (found.verdict, found.reason, found.ended) == (ACCEPTED, "", True)
-    assert found.steps == STEPS[name]
-    assert found.differences == ALLOWED[name]
-
-
-@pytest.mark.parametrize(
-    ("name", "line"),
-    [("normal-none", None), ("normal-none-repaired", None), ("normal-file", 5), ("overlap-none", 9)],
-)
-def test_without_leave_a_known_difference_is_a_divergence(name: str, line: int | None) -> None:
+def test_the_spec_accepts_what_the_engine_did(name: str) -> None:
     found = replayed(path_of(name))
-    assert found.verdict == (ACCEPTED if line is None else DIVERGES)
-    assert (found.divergence.line if found.divergence else None) == line
+    assert (found.verdict, found.reason, found.ended) == (ACCEPTED, "", True)
+    assert (found.steps, found.differences) == (STEPS[name], {})
+
+
+def _diverging(name: str, made: Callable[[Sequence[Step]], Sequence[Step] | None], tmp_path: Path) -> Replayed:
+    """The recorded trace of this name up to a change."""
+    header, steps = recorded(name)
+    changed = made(steps)
+    assert changed is not None, name
+    path = tmp_path / "changed.trace.ndjson"
+    path.write_bytes(text_of(header, numbered(changed)))
+    return replayed(path)
+
+
+def _waits(steps: Sequence[Step], looks: Callable[[TraceState], bool]) -> Sequence[Step] | None:
+    """Up to a running pass that admits a request, which then admits nobody: the first one of this kind."""
+    for at, (x, y) in enumerate(pairwise(steps)):
+        if y.do == "pass" and not x.state.paused and y.state.waiting < x.state.waiting and looks(x.state):
+            state = replace(x.state, last_batch=False, result_pending=False)
+            return [*steps[: at + 1], replace(y, state=state, times=1)]
+    return None
+
+
+def _idle(state: TraceState) -> bool:
+    """No lookup, no result, no batch: what an admission could wait for."""
+    busy = (state.prefetch_query, state.prefetch_hit, state.prefetch_loading, state.prefetch_done, state.running)
+    return not any((*busy, state.last_batch, state.result_pending, state.prefetch_retry))
+
+
+@pytest.mark.parametrize("name", ["normal-none", "normal-file", "overlap-file"])
+def test_a_pass_that_admits_nobody_though_no_lookup_keeps_anybody_is_a_divergence(name: str, tmp_path: Path) -> None:
+    found = _diverging(name, lambda steps: _waits(steps, _idle), tmp_path)
+    assert found.divergence is not None
+    wrong = {one.variable: (one.seen, one.low, one.high) for way in found.divergence.ways for one in way.wrong}
+    assert wrong["waiting"] == (1, 0, 0)
+
+
+def test_a_pass_that_launches_nothing_for_requests_that_run_on_is_a_divergence(tmp_path: Path) -> None:
+    path = tmp_path / "unlaunched.trace.ndjson"
+    path.write_bytes(unlaunched())
+    found = replayed(path)
+    assert found.divergence is not None
+    wrong = {one.variable for way in found.divergence.ways for one in way.wrong}
+    assert wrong == {"forwards", "last_batch", "result_pending"}
+
+
+def test_a_prefix_is_lost_by_a_flush_and_by_an_eviction_only_where_that_is_allowed(tmp_path: Path) -> None:
+    path = tmp_path / "evicted.trace.ndjson"
+    path.write_bytes(evicted())
+    bare = replayed(path)
+    assert bare.verdict == DIVERGES
+    assert bare.divergence is not None
+    assert (bare.divergence.line, bare.divergence.did) == (bare.lines - 1, "pass")
+    allowed = replayed(path, Judges(load, frozenset(DIFFERENCES)))
+    assert (allowed.verdict, allowed.differences) == (ACCEPTED, {LOST: 1})
 
 
 def test_every_action_of_these_loops_was_seen_but_a_late_arrival() -> None:
     """`ArriveLate` is a race in the tokenizer that no test can force; each other action was needed by some line."""
     for name in ("normal-file", "overlap-file"):
-        found = replayed(path_of(name), Judges(load, frozenset(DIFFERENCES)), Options(coverage=True))
+        found = replayed(path_of(name), None, Options(coverage=True))
         assert found.coverage is not None
         assert found.coverage.missing == ("ArriveLate",)
         assert (found.coverage.unreachable, found.coverage.states_whole) == (0, True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
-from replay_traces import header_of, numbered, path_of, recorded, text_of
+from replay_traces import evicted, header_of, numbered, path_of, recorded, text_of, unlaunched
 
 from checker.cli import main
 from checker.replay.results import Report
@@ -32,29 +32,34 @@ def test_an_accepted_trace_in_three_lines() -> None:
     assert accepted == "  accepted   6,868 steps in 546 lines"
 
 
-def test_the_first_divergence_is_explained() -> None:
-    done = run(path_of("overlap-none"))
+def test_the_first_divergence_is_explained(tmp_path: Path) -> None:
+    path = tmp_path / "unlaunched.trace.ndjson"
+    path.write_bytes(unlaunched())
+    done = run(path)
     assert done.exit_code == 1
     told = done.stdout.splitlines()
     at = next(i for i, line in enumerate(told) if line.startswith("  diverges"))
-    assert " at line 9 of " in told[at]
-    allowed = "with forwards 5; last_batch 1; result_pending 1"
+    assert " at line 6 of " in told[at]
+    allowed = "with forwards 2; last_batch 1; result_pending 1"
     assert told[at + 1 :] == [
-        "    before   last_batch 1, result_pending 1, running 1, forwards 4",
+        "    before   last_batch 1, result_pending 1, running 1, forwards 1",
         "    did      pass",
-        "    after    forwards 4",
-        "    changed  last_batch 1 -> 0, result_pending 1 -> 0, running 1 -> 0",
+        "    after    running 1, write_through_ready 1, forwards 1",
+        "    changed  last_batch 1 -> 0, result_pending 1 -> 0, write_through_ready 0 -> 1",
         f"    allowed  RunningPass (srt/managers/scheduler.py:event_loop_overlap), {allowed}",
     ]
 
 
-def test_a_known_difference_is_let_pass_by_name_and_counted() -> None:
-    done = run(path_of("overlap-none"), "--allow", "skips-finishing-decode")
+def test_a_known_difference_is_let_pass_by_name_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "evicted.trace.ndjson"
+    path.write_bytes(evicted())
+    assert run(path).exit_code == 1
+    done = run(path, "--allow", "looks-up-lost-prefix")
     assert done.exit_code == 0
-    assert "  allowed    skips-finishing-decode: in 19 lines" in done.stdout.splitlines()
-    wrong = run(path_of("overlap-none"), "--allow", "skips-finishing-decodes")
+    assert "  allowed    looks-up-lost-prefix: in 1 line" in done.stdout.splitlines()
+    wrong = run(path, "--allow", "looks-up-lost-prefixes")
     assert wrong.exit_code == 2
-    assert "did you mean 'skips-finishing-decode'?" in wrong.stderr
+    assert "did you mean 'looks-up-lost-prefix'?" in wrong.stderr
 
 
 def test_json_has_its_schema() -> None:

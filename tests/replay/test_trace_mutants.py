@@ -15,7 +15,6 @@ import msgspec
 import pytest
 from replay_traces import load, recorded
 
-from checker.replay.differences import DIFFERENCES
 from checker.replay.judge import Carried, Judge
 from checker.replay.relation import Relations
 from engine_hooks.trace import STATE_FIELDS, Step, TraceState
@@ -37,8 +36,7 @@ class Follower:
 
     def __init__(self, name: str) -> None:
         header, self.steps = recorded(name)
-        allowed = frozenset(DIFFERENCES)
-        self.judge = Judge(Relations(load(header), header.loop, header.storage, allowed))
+        self.judge = Judge(Relations(load(header), header.loop, header.storage))
         self.carried = [Carried()]
         for x, y in pairwise(self.steps):
             found = self.step(x.state, y, self.carried[-1])

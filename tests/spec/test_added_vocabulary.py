@@ -72,7 +72,7 @@ def _load(tmp_path: Path, difference: str):
             "'none'; valid names: all, main, nothing",
         ),
         ("[set.configuration]\nranks = 2", "configuration.ranks", "must be 1, is 2: more ranks need the table peers"),
-        ("[set.configuration]\nranks = 3\n\n" + PEERS, "configuration.ranks", "must be 1 or 2, is 3"),
+        ("[set.configuration]\nranks = 5\n\n" + PEERS, "configuration.ranks", "must be 1 to 4, is 5"),
         (PEERS.replace('"always"', '"maybe"'), "peers.enters", "'maybe'; valid names: always, in-flight"),
         ('[set.waves]\nsource = "x"\npause = "soon"', "waves.pause", "'soon'; valid names: agreed, alone"),
         ('[set.threads]\nsource = "x"\nmany = 2', "threads.many", "unknown key; valid names: source"),
@@ -124,8 +124,9 @@ def _load(tmp_path: Path, difference: str):
         (
             PEERS.replace('"always"', '"in-flight"') + '\n[set.loops.normal]\nrunning = ["reap if work"]',
             "loops.normal.running",
-            "reap takes no condition beside lookup_wait, or peers",
+            "reap takes no condition beside peers",
         ),
+        ("[set.loops.normal]\nskips_finishing = true", "loops.normal.skips_finishing", "needs result_queue"),
         (
             '[set.primitives]\nyield = "x"\n[set.loops.normal]\nrunning = ["yield"]',
             "loops.normal.running",
@@ -162,6 +163,6 @@ def test_what_may_be_said_is_read(tmp_path: Path) -> None:
 
 def test_the_bundled_profile_says_none_of_it() -> None:
     profile = load_profile("sglang-0.5.23")
-    added = ("accounts", "eviction", "detach", "lookup_wait", "threads", "merge", "peers", "waves")
+    added = ("accounts", "eviction", "detach", "threads", "merge", "peers", "waves")
     assert [name for name in added if getattr(profile, name) is not None] == []
     assert (profile.holdings, profile.update.lock, profile.gates["flush"].names) == ({}, "", ())

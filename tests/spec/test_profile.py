@@ -35,8 +35,11 @@ def test_bundled_profiles():
         "sglang-0.5.23-lmcache",
         "sglang-0.5.23-mlx",
         "sglang-0.5.23-no-flag",
+        "sglang-0.5.23-offload",
         "sglang-0.5.23-prefill",
         "sglang-0.5.23-ranks",
+        "sglang-0.5.23-ranks-3",
+        "sglang-0.5.23-ranks-4",
     ]
 
 

@@ -123,6 +123,17 @@ class Witness(Drive):
             raise DepartedError(f"the queued request ended otherwise: {reason} {answer.error}")
         self.seen.append(f"while paused, the queued request was answered: {text}")
 
+    def retracted_request_is_turned_away(self, seconds: float = 20.0) -> None:
+        """The last request, which ran, is retracted and answered that the queue is full, within `seconds`."""
+        answer = self.answers[-1]
+        if not answer.done.wait(seconds):
+            raise DepartedError(f"the retracted request is queued, and unanswered after {seconds:g} s of pause")
+        reason = answer.meta.get("finish_reason") or {}
+        text = f"{reason.get('message', '')}{answer.error}"
+        if "queue is full" not in text:
+            raise DepartedError(f"the retracted request ended otherwise: {reason} {answer.error}")
+        self.seen.append(f"after {len(answer.output_ids)} tokens the retracted request was answered: {text}")
+
     def watchdog_fires(self, seconds: float = 60.0, passes: int = 200) -> None:
         """Let go: the loop goes round, and all the same the watchdog takes it for hung and asks for its end."""
         self.rank.restore()
