@@ -23,6 +23,7 @@ from typing import Any
 import requests
 
 from engine_hooks.sglang.testbed import launch, tinymodel
+from engine_hooks.sglang.testbed.control import SPIN_VARIABLE
 from engine_hooks.sglang.testbed.server import Server, ServerOptions
 
 ROUNDS = 9
@@ -171,6 +172,7 @@ def main() -> int:
             "QUIESCE": "observe",
             "QUIESCE_STATUS_DIR": str(base / "status"),
             "QUIESCE_BENCH_RESULTS": str(results),
+            SPIN_VARIABLE: "1",
             "PYTHONPATH": os.pathsep.join([meter, *launch.standin_paths()]),
         }
         (base / "engine").mkdir()

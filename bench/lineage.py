@@ -19,6 +19,7 @@ from lineage_work import Load, Work, microseconds
 from measure import facts, table
 
 from engine_hooks.sglang.testbed import launch, tinymodel
+from engine_hooks.sglang.testbed.control import SPIN_VARIABLE
 from engine_hooks.sglang.testbed.server import Server, ServerOptions
 
 GOAL = 1.01
@@ -71,6 +72,7 @@ def main() -> int:
             "QUIESCE_LINEAGE": "on",
             "QUIESCE_STATUS_DIR": str(base / "status"),
             "QUIESCE_BENCH_RESULTS": str(results),
+            SPIN_VARIABLE: "1",
             "QUIESCE_BENCH_TARGETS": "lineage",
             "PYTHONPATH": os.pathsep.join([meter, *launch.standin_paths()]),
         }

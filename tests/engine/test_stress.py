@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(1200)]
 
 SHORT = prompt(64, seed=11)
-ALWAYS = ("pass", "paused_pass", "forward", "pause", "resume", "flush", "deferred_flush", "update", "version")
-"""The hooks whose probes one pause with an update runs."""
+ALWAYS = ("pass", "paused_pass", "pause", "resume", "flush", "deferred_flush", "update", "version")
+"""The hooks whose probes one pause with an update runs; a forward is looked at only while paused or with stale KV."""
 
 
 def options(models: Models, folder: Path, warm: Warm, port: int = 0, **environment: str) -> ServerOptions:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 VARIABLE = "QUIESCE_TESTBED"
 """Environment variable with the control directory. Without it the testbed's plugin does nothing."""
+SPIN_VARIABLE = "QUIESCE_TESTBED_SPIN"
+"""Set where passes are timed: a loop without work spins, as in production, instead of resting a millisecond a pass."""
 
 _FILE_BYTES = 4096
 _BLOCK_WORDS = 16

@@ -7,6 +7,8 @@ and the gates in front of them.
 from __future__ import annotations
 
 import functools
+import os
+import time
 from typing import TYPE_CHECKING, Any
 
 from sglang.srt.layers.attention import torch_native_backend
@@ -15,7 +17,15 @@ from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 from sglang.srt.runtime_context import get_parallel
 
 from engine_hooks.sglang.testbed import copies, streams
-from engine_hooks.sglang.testbed.control import Gate, InjectedFailureError, Kind, RankGates, RankId, report_failure
+from engine_hooks.sglang.testbed.control import (
+    SPIN_VARIABLE,
+    Gate,
+    InjectedFailureError,
+    Kind,
+    RankGates,
+    RankId,
+    report_failure,
+)
 from engine_hooks.sglang.testbed.intake import Intake
 from engine_hooks.sglang.testbed.loopback import LoopbackTransferEngine
 
@@ -33,6 +43,9 @@ _STORAGE = "sglang.srt.mem_cache.storage.backend_factory.StorageBackendFactory"
 
 # SGLang keeps this much of a host's memory free before it builds pools; its own figure is sized for hosts of GPUs.
 _HOST_MEMORY_RESERVE_BYTES = 512 * 1024**2
+
+# A loop without work takes a core for itself. Those of a test run share theirs with the tests.
+_REST_SECONDS = 0.001
 
 # What each method of a storage backend answers for `n` keys where nothing worked. Those without such an answer raise.
 _REFUSALS: dict[Kind, dict[str, Callable[[int], object] | None]] = {
@@ -91,6 +104,9 @@ class Substitute:
             f"{_SCHEDULER}.ingest_requests": (self._intake.ingest, HookType.AROUND),
             f"{_SCHEDULER}.__init__": (self._scheduler_built, HookType.AFTER),
         }
+        if SPIN_VARIABLE not in os.environ:
+            for without_work in ("on_idle", "_record_scheduler_state_for_paused_engine"):
+                self._hooks[f"{_SCHEDULER}.{without_work}"] = (_rest, HookType.AFTER)
 
     def register(self) -> None:
         """Register every hook with SGLang."""
@@ -156,6 +172,10 @@ class Substitute:
                 gate.leave()
 
         return gated
+
+
+def _rest(_result: object, *_args: object, **_kwargs: object) -> None:
+    time.sleep(_REST_SECONDS)
 
 
 def _without_pinning(pool: object, *args: object, **kwargs: object) -> tuple[tuple[object, ...], dict[str, object]]:

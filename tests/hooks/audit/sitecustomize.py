@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 LEDGERS = ("write_through", "load_back", "backup", "prefetch")
-_WRITE_ONE_IN = 500
+_WRITE_SECONDS = 0.5
 _KEPT_DIFFERENCES = 20
 
 
@@ -28,6 +29,7 @@ class Audit:
         self._profile: Any = compiled_profile("sglang", "0.5.23")
         self._seen: Counter[str] = Counter()
         self._differences: list[str] = []
+        self._written = 0.0
 
     def compare(self, scheduler: Any, seen: Any) -> None:
         self._seen["observations"] += 1
@@ -36,7 +38,8 @@ class Audit:
         idle = type(scheduler).is_fully_idle.__wrapped__
         self._compare_gate(seen, "deferred_flush", idle(scheduler))
         self._compare_gate(seen, "flush", idle(scheduler, ignore_waiting=scheduler._engine_paused))
-        if self._seen["observations"] % _WRITE_ONE_IN == 0:
+        if time.monotonic() - self._written >= _WRITE_SECONDS:
+            self._written = time.monotonic()
             self._write()
 
     def _compare_ledgers(self, tree: Any, seen: Any) -> None:
