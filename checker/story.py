@@ -52,8 +52,9 @@ _SENTENCES: Mapping[str, str] = {
     "MineRead": "the KV of the followed request has been read",
     "MineSideRead": "its side pool has been filled",
     "MineTimesOut": "the time-out of its lookup ends it",
-    "PeerCopyDone": "a copy is done on the other rank",
-    "PeerForwardDone": "the other rank's forward leaves its device",
+    "PeerCopyDone": "a copy is done on {peer}",
+    "PeerForwardDone": "the forward of {peer} leaves its device",
+    "PeerWaitsTooLong": "a waiting request has waited too long, by the clock of {peer}",
     "WaitsTooLong": "a waiting request has waited too long",
     "PeerHasWork": "another replica gets work and wakes the others",
     "Woken": "the wake arrives, and the replica steps",
@@ -98,6 +99,7 @@ _QUIET = (
     "forward_busy",
 )
 _DONE = re.compile(r"\w+Done\((\w+)\.(\w+)\)")
+_PEER = re.compile(r"Peer([34])(?=\w)")
 _HELP = "continue_generation, an abort or another request"
 
 
@@ -140,8 +142,13 @@ def sentence(step: TraceStep, result: Result) -> str:
     if done := _DONE.fullmatch(step.action):
         text = f"the {step.actor} completes a {done[1]} entry ({done[2]})"
     else:
-        plain = _SENTENCES.get(step.action.split("(")[0], step.action)
-        text = _SENTENCES.get(step.action, plain).replace("{mode}", str(result.configuration["mode"]))
+        action, peer = step.action, "the other rank"
+        if numbered := _PEER.match(action):
+            action, peer = _PEER.sub("Peer", action), f"rank {numbered[1]}"
+        plain = _SENTENCES.get(action.split("(")[0], step.action)
+        text = (
+            _SENTENCES.get(action, plain).replace("{mode}", str(result.configuration["mode"])).replace("{peer}", peer)
+        )
     told = [_CHOICES[key].format(n=value) for key, value in step.choices.items() if key in _CHOICES]
     return f"{text} ({', '.join(told)})" if told else text
 

@@ -62,7 +62,9 @@ class Ledger:
         first = self.facts.stages[0]
         # 0 marks none, i marks the i-th new entry. Never in the action in which another one ends: its end must be seen.
         busy = disj(self.is_marked(s), *(s.before(self.mark(stage)) for stage in self.facts.stages))
-        mark = s.choose(f"follow_{self.name}", high=ite(busy, nat(0), count), meaning="the entry followed")
+        # A step may start entries of one ledger twice: lookups that are retried, and those of lost prefixes.
+        name = s.unpicked(f"follow_{self.name}")
+        mark = s.choose(name, high=ite(busy, nat(0), count), meaning="the entry followed")
         s[self.ahead] = ite(mark > 0, s[counter] + mark - 1, s[self.ahead])
         s[self.mark(first)] = disj(s[self.mark(first)], mark > 0)
         s[counter] += count

@@ -15,6 +15,7 @@ so that ENABLED needs no quantifier: the guard implies that the witness lies in 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -252,13 +253,24 @@ class Draft:
         witness: NatTerm | int | None = None,
         meaning: str = "",
     ) -> NatTerm:
-        """A number picked by the environment, between `low` and `high`; `witness` defaults to `low`."""
+        """A number picked by the environment, between `low` and `high`; `witness` defaults to `low`.
+
+        Raises SpecError where the action has a pick of this name: both would be one number.
+        """
+        if any(choice.name == name for choice in self._choices):
+            raise SpecError(f"{self._name} picks {name!r} twice, which would be one number")
         term = z3.Int(f"{self._name}.{name}")
         low = nat(low) if isinstance(low, int) else low
         high = nat(high) if isinstance(high, int) else high
         picked = low if witness is None else (nat(witness) if isinstance(witness, int) else witness)
         self._choices.append(Choice(name, term, low, high, picked, meaning))
         return term
+
+    def unpicked(self, name: str) -> str:
+        """This name, numbered where the action has a pick that is called so."""
+        taken = {choice.name for choice in self._choices}
+        numbered = (f"{name}_{n}" for n in itertools.count(2))
+        return next(n for n in itertools.chain([name], numbered) if n not in taken)
 
     def finish(self, **parts: Any) -> Action:  # noqa: ANN401 - the rest of Action's fields
         """The action that was drafted."""

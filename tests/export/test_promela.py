@@ -158,7 +158,7 @@ def test_counters_that_only_rise_are_no_part_of_a_state() -> None:
     model = selection("sglang-0.5.23", (), "normal retract file", ["no-forward-while-paused"]).model()
     found = Instance(model.spec, model.claims, 2)
     assert [v.name for v in found.forgotten] == ["forwards"]
-    assert found.caps == {"prefetch_budget": 14}
+    assert found.caps == {"prefetch_budget": 16}
     other = selection("sglang-0.5.23", (), "normal retract none", ["requests-conserved"]).model()
     assert Instance(other.spec, other.claims, 2).forgotten == []
     text = promela(model, Bounds(2))

@@ -53,6 +53,17 @@ def test_a_guard_after_an_update_or_a_choice_is_an_error(early):
         d.when(d.x > 0)
 
 
+def test_two_picks_of_one_name_are_an_error_and_a_number_tells_them_apart():
+    d = draft()
+    first = d.choose(d.unpicked("some"), high=d.x)
+    with pytest.raises(SpecError, match="picks 'some' twice"):
+        d.choose("some")
+    second = d.choose(d.unpicked("some"), high=d.y)
+    third = d.choose(d.unpicked("some"), high=d.y)
+    d.x = first + second + third
+    assert [choice.name for choice in finish(d).choices] == ["some", "some_2", "some_3"]
+
+
 def test_an_unknown_variable_names_the_valid_ones():
     d = draft()
     with pytest.raises(SpecError, match="no variable 'z'; valid: flag, x, y"):
