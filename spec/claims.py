@@ -48,9 +48,11 @@ def says_declines(p: Protocol) -> str | None:
 
 
 def retries_are_lookups(p: Protocol, _spec: Spec) -> Iterable[Part]:
-    """No more attempts are spent than lookups are sent."""
-    spent = p.now.prefetch_budget - p.variables["prefetch_budget"].next
-    yield Part(EachStep(spent <= p.variables["lookups"].next - p.now.lookups))
+    """No more attempts are spent than lookups are sent; those of a request that waits no longer are gone unspent."""
+    after = p.after
+    spent = p.now.prefetch_budget - after.prefetch_budget
+    most = p.profile.prefetch.retry_attempts * after.waiting
+    yield Part(EachStep(disj(spent <= after.lookups - p.now.lookups, after.prefetch_budget >= most)))
 
 
 def nothing(_p: Protocol, _spec: Spec) -> Iterable[Part]:

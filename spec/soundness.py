@@ -75,8 +75,9 @@ def _of_lookups(p: Protocol, spec: Spec) -> Iterator[Part]:
         sent, budget = after.lookups - s.lookups, after.prefetch_budget - s.prefetch_budget
         first = EachStep(same(budget, (attempts - 1) * sent), frozenset(PASSES) | {"RejectLate"})
         yield Part(first, "attempts")
+        most = attempts * after.waiting  # what is left of the requests that wait
         for name in PASSES:
-            yield from _only(spec, name, same(-budget, sent), "attempts")
+            yield from _only(spec, name, disj(same(-budget, sent), same(after.prefetch_budget, most)), "attempts")
 
 
 def _of_tiers(p: Protocol, spec: Spec) -> Iterator[Part]:

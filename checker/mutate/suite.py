@@ -75,4 +75,6 @@ def suite() -> list[Place]:
         _place(f"{_BASE}-mlx", "mlx-overlap retract none", _REPAIRED),
         _place(f"{_BASE}-ranks", "overlap retract none", ("reap-while-paused", "copies-are-agreed")),
         _place(f"{_BASE}-ranks", "overlap in_place none", ("reap-while-paused", "quiesce-before-update")),
+        _place(f"{_BASE}-ranks-3", "overlap retract none", ("reap-while-paused", "copies-are-agreed")),
+        _place(f"{_BASE}-offload", "decode-normal retract none", ("pd-drains-while-paused",)),
     ]

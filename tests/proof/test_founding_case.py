@@ -28,10 +28,11 @@ REMEDY = ("reap-while-paused",)
 PAUSED_WITH_FLUSH = ["normal retract none", "normal retract file", "overlap retract none", "overlap retract file"]
 DEVICE = ["write_through_submitted", "write_through_ready", "load_back_submitted", "load_back_ready"]
 STORAGE = ["backup_queued", "backup_ready", "prefetch_query", "prefetch_hit", "prefetch_loading", "prefetch_done"]
-WHERE = {
-    "none": (["Arrive", "RunningPass", "Pause"], 5, "write_through", DEVICE),
-    "file": (["Arrive", "Pause"], 4, "prefetch", DEVICE + STORAGE),
+RUNS = {
+    "write_through": (["Arrive", "RunningPass", "Pause"], 5, "write_through_ready"),
+    "prefetch": (["Arrive", "Pause"], 4, "prefetch_hit"),
 }
+"""By the ledger that a minimal run names: how it begins, its length, and what has landed at its end."""
 
 
 def _ledger(found: Decided, place: str) -> str | None:
@@ -44,7 +45,11 @@ def _ledger(found: Decided, place: str) -> str | None:
 @pytest.mark.parametrize("place", PAUSED_WITH_FLUSH)
 def test_without_the_remedy(desk: Desk, place: str) -> None:
     (found,) = desk(FLUSH, place)
-    prefix, steps, ledger, atoms = WHERE[place.split()[2]]
+    storage = place.endswith("file")
+    ledger = _ledger(found, place)
+    # With storage there are two minimal runs, of which the solver finds one.
+    assert ledger in (RUNS if storage else ["write_through"])
+    prefix, steps, landed = RUNS[str(ledger)]
     assert (found.verdict.value, found.method) == ("refuted", "stuck-region")
     run = found.confirmed
     assert run is not None
@@ -52,15 +57,13 @@ def test_without_the_remedy(desk: Desk, place: str) -> None:
     assert names[: len(prefix)] == prefix
     assert names[len(prefix)] in ("FlushRefused", "UpdateRefused")
     assert (len(names), run.loop_from) == (steps, steps)
-    assert _ledger(found, place) == ledger
     assert found.refutation is not None
     assert found.refutation.stuck is not None
-    assert list(found.refutation.stuck.atoms) == atoms
+    assert list(found.refutation.stuck.atoms) == DEVICE + (STORAGE if storage else [])
     # The copies have landed, and nothing takes their entries.
     assert run.last["paused"] is True
     assert run.last["flush_wanted"] is True
-    landed = {"none": ["write_through_ready"], "file": ["prefetch_hit"]}
-    assert [n for n in DEVICE + STORAGE if run.last.get(n)] == landed[place.split()[2]]
+    assert [n for n in DEVICE + STORAGE if run.last.get(n)] == [landed]
 
 
 @pytest.mark.parametrize("place", PAUSED_WITH_FLUSH)
