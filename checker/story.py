@@ -75,6 +75,7 @@ _CHOICES: Mapping[str, str] = {
     "prefetch_taken": "{n} lookup read on",
     "kept": "{n} missed lookup kept for retry",
     "again": "{n} lookup retried",
+    "write_through_split": "{n} fragment more of a split node backed up",
     "cut_query": "{n} lookup cut off",
     "cut_loading": "{n} read cut off",
 }

@@ -128,8 +128,8 @@ class Concern:
     def continued(self, s: Draft) -> None:
         """The engine is resumed."""
 
-    def aborted(self, s: Draft) -> None:
-        """All waiting requests are about to leave, and their lookups with them."""
+    def aborted(self, s: Draft, ledger: Ledger, count: NatTerm, *, reads: bool) -> None:
+        """`count` lookups have ended with their requests; `reads`: their threads may still be in the storage call."""
 
     def loaded(self, s: Draft) -> None:
         """Weights were written."""

@@ -49,6 +49,8 @@ class Move:
     """Whether what went to `or_to` may be tried again later."""
     starts: str | None = None
     """The ledger in which each retired entry starts one of its own, where that ledger exists."""
+    fragments: bool = False
+    """Whether it starts one for each fragment, of which a node that was split meanwhile has several."""
     fair: str = "none"
 
 

@@ -57,15 +57,12 @@ class Holdings(Concern):
         if not self.facts.until_io_ends:
             self._give(s, count)
 
-    def aborted(self, s: Draft) -> None:
+    def aborted(self, s: Draft, ledger: Ledger, count: NatTerm, *, reads: bool) -> None:
         """Entries whose thread reads are cut off, the others end."""
-        prefetch = self.steps.ledgers["prefetch"]
-        if "abort" in self.facts.released_by:
-            self.cut(s, prefetch.entries(s, ("query", "loading")))
-            others = [stage for stage in prefetch.facts.stages if stage not in ("query", "loading")]
-            followers = [x for x in self.steps.ledgers.values() if x.facts.created_by == "prefetch"]
-            held = [x.entries(s) for x in followers if x.name in self.facts.of]
-            self._give(s, total(prefetch.entries(s, others), *held))
+        if reads and "abort" in self.facts.released_by:
+            self.cut(s, count)
+        elif not reads:
+            self.left(s, ledger, count, "abort")
 
     def thread_left(self, s: Draft) -> None:
         """Its last acknowledgement gives back what it held."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from spec.ledger import Ledger
 from spec.steps import Flow, Steps
 from spec.terms import BoolTerm, NatTerm, conj, disj, ite, least, minus, nat, neg, total
 from spec.tla import Draft
@@ -251,16 +252,9 @@ class Primitives(Steps):
 
     def abort_all(self, s: Draft, _flow: Flow) -> None:
         """`abort_request(abort_all)`: waiting requests leave at once, and their lookups with them."""
-        for concern in self.concerns:
-            concern.aborted(s)
         if self.storage:
-            prefetch = self.ledgers["prefetch"]
-            # The entry goes, its thread may still be in the storage call.
-            s.prefetch_orphan += prefetch.entries(s, ("query", "loading"))
-            prefetch.clear(s)
-            for ledger in self.ledgers.values():
-                if ledger.facts.created_by == "prefetch":
-                    ledger.clear(s)
+            for ledger, stage in self.lookup_stages():
+                self.release_aborted(s, ledger, stage, s[ledger.counter(stage)])
             s.prefetch_retry = 0
         self.end_with(s, "abort")
         if self.mine:
@@ -277,6 +271,39 @@ class Primitives(Steps):
                 concern.left(s, ledger, ended, "retire")
 
     # ---- storage lookups
+
+    def lookup_stages(self) -> list[tuple[Ledger, str]]:
+        """Where what a waiting request has looked up can be: in flight, or in a ledger that goes on from there."""
+        ledgers = [x for x in self.ledgers.values() if x.name == "prefetch" or x.facts.created_by == "prefetch"]
+        return [(ledger, stage) for ledger in ledgers for stage in ledger.facts.stages]
+
+    def release_aborted(self, s: Draft, ledger: Ledger, stage: str, count: NatTerm) -> None:
+        """`release_aborted_request`: these entries go; their threads may still be in the storage call."""
+        reads = ledger.name == "prefetch" and stage in ("query", "loading")
+        ledger.drop(s, stage, count)
+        if reads:
+            s.prefetch_orphan += count
+        for concern in self.concerns:
+            concern.aborted(s, ledger, count, reads=reads)
+
+    def end_lookup(self, s: Draft, waits: BoolTerm) -> None:
+        """What one aborted request had, if it waits: its lookup or its retry, which no request has both of.
+
+        Each belongs to a request that waits; where there are as many as these, the aborted one has one.
+        """
+        if not self.storage:
+            return
+        counts = [s[ledger.counter(stage)] for ledger, stage in self.lookup_stages()]
+        held = total(*counts, s.prefetch_retry)
+        low = ite(conj(waits, held > 0, held >= s.waiting), nat(1), nat(0))
+        # 0: none, i: the i-th of all, the retries last.
+        place = s.choose("lookup", low=low, high=ite(waits, held, nat(0)), meaning="what the aborted request looked up")
+        ahead: NatTerm = nat(0)
+        for (ledger, stage), count in zip(self.lookup_stages(), counts, strict=True):
+            here = conj(place > ahead, place <= ahead + count)
+            self.release_aborted(s, ledger, stage, ite(here, nat(1), nat(0)))
+            ahead += count
+        s.prefetch_retry = ite(place > ahead, s.prefetch_retry - 1, s.prefetch_retry)
 
     def queue_one(self, s: Draft) -> None:
         """`_add_request_to_queue`: one request joins the queue; a long uncached part is looked up in storage."""

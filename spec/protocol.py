@@ -137,7 +137,8 @@ class Protocol(Updates):
             tokenizer = "srt/managers/tokenizer_manager.py:generate_request"
             yield Rule("Park", "client", tokenizer, mine.Park)
             yield Rule("Unpark", "tokenizer", tokenizer, lambda s: mine.Unpark(s, self), weak)
-            yield Rule("AbortMine", "client", "srt/managers/tokenizer_manager.py:abort_request", mine.AbortMine)
+            aborts = "srt/managers/tokenizer_manager.py:abort_request"
+            yield Rule("AbortMine", "client", aborts, lambda s: mine.AbortMine(s, self))
 
     def _environment_rule(self, ledger: Ledger, move: Move) -> Rule:
 

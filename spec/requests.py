@@ -45,9 +45,10 @@ class MarkedRequest:
         s.mine_ahead = s.waiting
         protocol.queue_one(s)
 
-    def AbortMine(self, s: Draft) -> None:
+    def AbortMine(self, s: Draft, protocol: Primitives) -> None:
         """`abort_request`: a waiting request ends at once, a running one with its next result, a parked one not."""
         s.when(self.somewhere(s), neg(s.mine_abort))
+        protocol.end_lookup(s, s.mine_waiting)
         waits, runs, parked = s.mine_waiting, conj(s.mine_running, s.paused), s.mine_parked
         gone = disj(
             waits,

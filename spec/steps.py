@@ -111,8 +111,13 @@ class Steps(ABC):
                 if move.to == RETIRED:
                     retired[ledger.name] = moved
                 if move.starts is not None and move.starts in self.ledgers:
-                    self.go_on(s, self.ledgers[move.starts], moved)
+                    self.go_on(s, self.ledgers[move.starts], self.parts(s, ledger, moved) if move.fragments else moved)
         return retired
+
+    def parts(self, s: Draft, ledger: Ledger, count: NatTerm) -> NatTerm:
+        """Of how many fragments so many entries are: one and more each. How often a node is split is not modelled."""
+        more = s.choose(f"{ledger.name}_split", meaning="fragments beyond the first of each node")
+        return total(count, ite(count > 0, more, nat(0)))
 
     def go_on(self, s: Draft, ledger: Ledger, count: NatTerm) -> None:
         """`count` entries go on in this ledger; a read that waits for its request only where the request waits too."""

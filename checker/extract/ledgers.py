@@ -207,6 +207,8 @@ def _write_through(found: Findings, reap: Reap, _conveyors: Conveyors) -> Moves 
     starts = [e for e in reap.calls("write_backup_storage") if e.chain == event.chain]
     if starts:
         move = {**move, "starts": "backup"}
+        if any(guard[0].startswith("for ") for guard in starts[0].guards if guard not in event.guards):
+            move["fragments"] = True
         extra = [g for g in starts[0].guards if g not in event.guards and not _expected(g[0], "starts")]
         if extra:
             found.doubt(key, f"a backup is started only where {said(extra)}", starts[0].place)

@@ -221,7 +221,7 @@ PROFILE = CompiledProfile(
     engine="sglang",
     engine_version="0.5.23",
     profile="sglang-0.5.23",
-    spec_digest="c4462f6be4e3b1f5",
+    spec_digest="de2031fc1bc1c502",
     variables=(
         "paused",
         "flush_wanted",

@@ -217,8 +217,11 @@ def aborted(engine: Engine, *, storage: bool) -> None:
     if storage:
         engine.settle()
         engine.rank.storage_query.hold()
+        # Two wait: an abort of one would do the same to one.
         engine.generate(prompt(700, 67), 8)
+        engine.generate(prompt(700, 71), 8)
         engine.rank.storage_query.wait_in_flight()
+        engine.wait_metric(2, "quiesce_ledger_entries", ledger="prefetch", stage="queued")
         engine.pause("abort")
         engine.rank.storage_query.release()
         engine.rank.wait_idle()
