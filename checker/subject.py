@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import islice
 
 from checker.proof.interpreter import Interpreter, Step
-from checker.proof.lemmas import Guide, Known, Samples, find_lemmas
+from checker.proof.lemmas import Guide, Known, Samples, find_lemmas, orders
 from checker.proof.system import Falls, Limits, System, Tally, check_naturals, falling
 from checker.proof.unroll import Unrolling
 from checker.shared import Shared
@@ -113,6 +113,13 @@ class Slice:
         """Those lemmas whose candidates failed nowhere; with them too counters stay natural."""
         found = find_lemmas(self.system, self.telling, guide=self._guide(skip=True))
         return self.lemmas if falling(self.system, found, self.falling) else found
+
+    @cached_property
+    def ordered(self) -> list[BoolTerm]:
+        """The lemmas, and which counters are never above which others: for what is open otherwise."""
+        known = Known(frozenset(v.name for v in self.system.spec.variables), self.lemmas)
+        wanted = orders(self.system.spec, self.rich, self.lemmas)
+        return find_lemmas(self.system, self.rich, wanted, Guide(known))
 
     def _guide(self, *, skip: bool) -> Guide:
         return Guide(self.subject.known(self.key, likely=skip), self.subject.shared.failed, skip)

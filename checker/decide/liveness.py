@@ -81,7 +81,10 @@ def _leads_to(claim: LeadsTo, piece: Slice, trail: Trail) -> tuple[Proof | Gap, 
     found = search.attempt(slice(2, None))
     if isinstance(found, Proof):
         return found, None
-    return found, refute_by_lasso(piece.unrolling, claim)
+    refutation = refute_by_lasso(piece.unrolling, claim)
+    if refutation:
+        return found, refutation
+    return LeadsToSearch(piece.system, claim, piece.ordered, trail.rank).attempt(slice(0, None)), None
 
 
 def _stuck(claim: LeadsTo, piece: Slice, trail: Trail, lemmas: Sequence[BoolTerm]) -> Refutation | None:

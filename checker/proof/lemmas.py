@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, permutations
 
 import z3
 
@@ -104,6 +104,16 @@ def _of_counters(
             for ghost in ghosts:
                 if ghost != variable.name and not where & ~samples.exceeds(variable.name, ghost):
                     yield implies(literal, variable.now > z3.Int(ghost))
+
+
+def orders(spec: Spec, samples: Samples, proved: Iterable[BoolTerm]) -> Iterator[BoolTerm]:
+    """That one counter is never above another, where no sample says otherwise: many, and seldom needed."""
+    constants = {lemma.get_id() for lemma in proved}
+    counters = [v for v in spec.variables if v.sort is Sort.NAT and not v.ghost]
+    counters = [v for v in counters if _zero(v).get_id() not in constants]
+    for low, high in permutations(counters, 2):
+        if not samples.exceeds(low.name, high.name):
+            yield low.now <= high.now
 
 
 def _zero(variable: Variable) -> BoolTerm:

@@ -9,7 +9,7 @@ import z3
 from checker.proof.interpreter import Step
 from checker.proof.system import System
 from spec.terms import NEXT, BoolTerm, NatTerm, Renaming, Term, conj, disj, free_names, implies, ite, nat, neg, same
-from spec.tla import Action, EachStep, Fairness, Sort, Variable
+from spec.tla import Action, Choice, EachStep, Fairness, Sort, Variable
 
 STUTTER = -1
 TAKEN = z3.Int("taken")
@@ -195,12 +195,26 @@ def _closes(
 
 
 def disabled(action: Action) -> BoolTerm:
-    """An upper bound of not ENABLED <<A>>_vars: the guard is false, or the only choice there is changes nothing."""
-    only = [
-        action.at_witness(c.low) == (action.at_witness(c.low) - 1 if c.high is None else action.at_witness(c.high))
-        for c in action.choices
+    """Implies not ENABLED <<A>>_vars: the guard is false, or all choices there are change as little as the witness."""
+    only = [neg(disj(*(action.at_witness(_matters(c, u)) for u in action.updates.values()))) for c in action.choices]
+    single = [
+        disj(free, action.at_witness(c.low) == action.at_witness(c.high)) if c.high is not None else free
+        for c, free in zip(action.choices, only, strict=True)
     ]
-    return disj(neg(action.guard), conj(neg(action.enabled), *only))
+    return disj(neg(action.guard), conj(neg(action.enabled), *single))
+
+
+def _matters(choice: Choice, term: Term) -> BoolTerm:
+    """Where the value of a term may depend on a choice: all but the branches that it is not in."""
+    if choice.full_name not in free_names(term):
+        return z3.BoolVal(False)
+    if z3.is_app_of(term, z3.Z3_OP_ITE):
+        test, then, otherwise = term.children()
+        branches = ite(test, _matters(choice, then), _matters(choice, otherwise))
+        return disj(_matters(choice, test), branches)
+    if not term.num_args():
+        return z3.BoolVal(True)
+    return disj(*(_matters(choice, part) for part in term.children()))
 
 
 def _changes(u: Unrolling, action: Action, frame: int) -> BoolTerm:

@@ -206,3 +206,48 @@ def test_slice_does_not_take_a_unit_apart() -> None:
 def test_antecedent_that_no_step_meets_is_kept_by_induction() -> None:
     spec = toy([X, F], Rule("Grow", NONE, adds("x")), Rule("Go", NONE, sets("f")))
     assert decide(spec, EachStep(implies(X.next < X.now, F.now))).verdict.value == "proved"
+
+
+def _splits(s: Draft, *, always: bool) -> None:
+    """`y` falls; with that, or always, `x` rises by as much as the environment likes."""
+    more = s.choose("more")
+    s.x += more if always else ite(s.y, more, nat(0))
+    s.y = False
+
+
+@pytest.mark.parametrize("always", [False, True])
+def test_a_pick_without_end_disables_nothing_but_where_it_matters(always: bool) -> None:  # noqa: FBT001 - a parameter
+    # `Split` is fair: where y is false it changes nothing, unless what it picks counts there too.
+    spec = toy([F, Y, X], Rule("Split", WEAK, lambda s: _splits(s, always=always)))
+    run = refute_by_lasso(Unrolling(System(spec)), LeadsTo(TRUE, disj(F.now, X.now > 0)))
+    assert (run is None) is always
+
+
+W, H = counter("w"), counter("h")
+
+
+def _queue(s: Draft) -> None:
+    s.when(neg(s.f))
+    s.w += 1
+
+
+def _hold(s: Draft) -> None:
+    s.when(s.h < s.w)
+    s.h += 1
+
+
+def _serve(s: Draft) -> None:
+    s.when(s.w > 0)
+    s.w -= 1
+    s.h = ite(s.h > s.w, s.w, s.h)
+
+
+def test_of_two_counters_one_is_never_above_the_other() -> None:
+    # Once nothing comes any more, all is served; without h <= w there may be an h left, and nothing to serve.
+    rules = Rule("Queue", NONE, _queue), Rule("Close", NONE, sets("f")), Rule("Serve", WEAK, _serve)
+    served = LeadsTo(F.now, H.now == 0)
+    found = decide(toy([F, W, H], *rules, Rule("Hold", NONE, _hold)), served)
+    assert found.verdict.value == "proved"
+    assert found.proof is not None
+    assert "h <= w" in map(str, found.proof.lemmas)
+    assert decide(toy([F, W, H], *rules, Rule("Hold", NONE, adds("h"))), served).verdict.value == "refuted"
