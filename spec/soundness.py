@@ -15,7 +15,7 @@ from spec.concern import Part
 from spec.ledger import RETIRED, Ledger
 from spec.protocol import Protocol
 from spec.split import split
-from spec.terms import BoolTerm, conj, disj, implies, neg, same, total
+from spec.terms import BoolTerm, conj, disj, implies, ite, nat, neg, same, total
 from spec.tla import Action, Always, EachStep, Spec
 
 PASSES = ("RunningPass", "PausedPass")
@@ -66,15 +66,16 @@ def _of_entry(p: Protocol, spec: Spec, ledger: Ledger) -> Iterator[Part]:
 
 
 def _of_lookups(p: Protocol, spec: Spec) -> Iterator[Part]:
-    """Each lookup is counted, and has its attempts."""
+    """Each lookup is counted, and each request that is queued has its attempts."""
     s, after, prefetch = p.now, p.after, p.ledgers["prefetch"]
     begins = conj(neg(prefetch.is_marked(s)), after[prefetch.mark(prefetch.facts.stages[0])])
     yield Part(EachStep(implies(begins, after.lookups > s.lookups)), "lookups")
     attempts = p.profile.prefetch.retry_attempts
     if attempts > 1 and not p.profile.prefetch.declines:
         sent, budget = after.lookups - s.lookups, after.prefetch_budget - s.prefetch_budget
-        first = EachStep(same(budget, (attempts - 1) * sent), frozenset(PASSES) | {"RejectLate"})
-        yield Part(first, "attempts")
+        queued = ite(after.waiting > s.waiting, after.waiting - s.waiting, nat(0))
+        given = conj(same(budget, attempts * queued), sent <= queued)
+        yield Part(EachStep(given, frozenset(PASSES) | {"RejectLate"}), "attempts")
         most = attempts * after.waiting  # what is left of the requests that wait
         for name in PASSES:
             yield from _only(spec, name, disj(same(-budget, sent), same(after.prefetch_budget, most)), "attempts")
