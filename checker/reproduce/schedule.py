@@ -25,12 +25,14 @@ _LANDS = {
     "StorageDone(prefetch.query)": "storage_query",
     "StorageDone(prefetch.loading)": "storage_read",
     "StorageDone(backup.queued)": "storage_write",
+    "CompilerDone(grammar.compiling)": "grammar",
 }
 _IN_FLIGHT = {
     "d2h": ("write_through_submitted",),
     "storage_query": ("prefetch_query", "prefetch_orphan"),
     "storage_read": ("prefetch_loading",),
     "storage_write": ("backup_queued",),
+    "grammar": ("grammar_compiling",),
 }
 """Kind of transfer to the counters of the spec that say whether one is in flight."""
 _BY_ITSELF = {"AbortAgain", "ForwardDone", "DeviceDone(load_back.submitted)", "WaitingTimesOut"}
@@ -97,6 +99,12 @@ class Request:
 
     prompt: int
     tokens: int
+    grammar: bool = False
+    """Whether it has one, to be compiled."""
+
+    def move(self, method: str, step: str) -> Move:
+        """The call of the driver that sends it."""
+        return Move(method, (self.prompt, self.tokens), {"grammar": True} if self.grammar else {}, step)
 
 
 def moves_of(result: Result) -> Iterator[Move]:
@@ -118,8 +126,7 @@ def _moves(step: TraceStep, mode: str, requests: Iterator[Request]) -> Iterator[
     if action == "Pause":
         yield from _pause(step, mode, requests)
     elif action in ("Arrive", "Park"):
-        one = next(requests)
-        yield Move("request" if action == "Arrive" else "park", (one.prompt, one.tokens), step=action)
+        yield next(requests).move("request" if action == "Arrive" else "park", action)
     elif action in _LANDS:
         yield Move("land", (_LANDS[action],), step=action)
     elif action in _PLAIN:
@@ -147,8 +154,7 @@ _PLAIN: Mapping[str, tuple[str, Mapping[str, object]]] = {
 
 def _pause(step: TraceStep, mode: str, requests: Iterator[Request]) -> Iterator[Move]:
     for _ in range(step.choices.get("late", 0)):
-        one = next(requests)
-        yield Move("late_request", (one.prompt, one.tokens), step="Pause: a request is still on its way")
+        yield next(requests).move("late_request", "Pause: a request is still on its way")
     yield Move("pause", (mode,), step="Pause")
 
 
@@ -156,20 +162,20 @@ def _requests(steps: Sequence[TraceStep], *, overlap: bool) -> Iterator[Request]
     """The requests in the order in which they come: each with the next admission that no earlier one took."""
     admissions = [n for n, s in enumerate(steps) if s.choices.get("admitted")]
     for number, step in enumerate(steps):
-        for tokens in _coming(step, steps[number + 1 :]):
+        for arrival in _coming(step, steps[number + 1 :]):
             later = [n for n in admissions if n > number]
             if later:
                 admissions.remove(later[0])
-            yield _request(tokens, _outcome(steps, later[0], overlap=overlap) if later else None)
+            yield _request(arrival, _outcome(steps, later[0], overlap=overlap) if later else None)
 
 
-def _coming(step: TraceStep, rest: Sequence[TraceStep]) -> Iterator[int]:
-    """The uncached tokens of each request that a step sends."""
+def _coming(step: TraceStep, rest: Sequence[TraceStep]) -> Iterator[TraceStep]:
+    """For each request that a step sends, the step in which it arrives; the step itself where none is shown."""
     if step.action in ("Arrive", "Park"):
-        yield step.choices.get("tokens", 1)
+        yield step
     if step.action == "Pause":
-        late = [s.choices.get("tokens", 1) for s in rest if s.action == "ArriveLate"]
-        yield from (late + [1] * step.choices.get("late", 0))[: step.choices.get("late", 0)]
+        late = [s for s in rest if s.action == "ArriveLate"]
+        yield from (late + [step] * step.choices.get("late", 0))[: step.choices.get("late", 0)]
 
 
 def _outcome(steps: Sequence[TraceStep], admitted: int, *, overlap: bool) -> TraceStep | None:
@@ -180,10 +186,11 @@ def _outcome(steps: Sequence[TraceStep], admitted: int, *, overlap: bool) -> Tra
     return after[0] if after else None
 
 
-def _request(uncached: int, outcome: TraceStep | None) -> Request:
+def _request(arrival: TraceStep, outcome: TraceStep | None) -> Request:
     tokens = 1 if outcome is not None and outcome.choices.get("finished") else MANY_TOKENS
-    if uncached >= THRESHOLD_TOKENS:
-        return Request(_LONG, tokens)
+    grammar = bool(arrival.choices.get("grammar_new"))
+    if arrival.choices.get("tokens", 1) >= THRESHOLD_TOKENS:
+        return Request(_LONG, tokens, grammar)
     # The engine caches each full page of a prefill; where the trace does not, the prompt fills none.
     cached = outcome is None or outcome.choices.get("inserted")
-    return Request(_SHORT if cached else BELOW_A_PAGE, tokens)
+    return Request(_SHORT if cached else BELOW_A_PAGE, tokens, grammar)

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from checker.cli import main
 from checker.reproduce import chosen
-from checker.reproduce.chosen import drivable
+from checker.reproduce.chosen import drivable, remedies_of
 from checker.reproduce.results import EXIT_CODES, Outcome, worst
 from checker.reproduce.schedule import CannotBeDrivenError, Request, Setup, _requests, moves_of
 from checker.results import Result as Found
@@ -72,14 +72,20 @@ def test_what_the_testbed_cannot_do_is_said() -> None:
     assert "on a CPU the forward runs in the scheduler's thread" in done.output
 
 
-def test_no_engine_is_started_with_a_variant() -> None:
+def test_no_engine_is_started_with_a_variant_that_is_no_hook() -> None:
     """The counterexample would be one of the design, and there is no engine that has it."""
-    profile = load_profile("sglang-0.5.23-no-flag").with_remedies(["pp-honours-pause"])
+    profile = load_profile("sglang-0.5.23").with_remedies(["abort-reaches-all"])
     result = found(step("Pause"))
     assert drivable([result], profile, ()) == (
         result,
-        "pp-honours-pause is a variant of the profile and no remedy, so no engine is started with it",
+        "abort-reaches-all is a variant of the profile without a hook, so no engine is started with it",
     )
+
+
+def test_an_engine_is_started_with_a_variant_that_is_a_hook() -> None:
+    profile = load_profile("sglang-0.5.23-grammar")
+    assert remedies_of(profile, ["grammar-while-paused"]) == ("grammar-while-paused",)
+    assert remedies_of(profile.with_remedies(["grammar-while-paused"]), []) == ("grammar-while-paused",)
 
 
 def test_nothing_to_reproduce() -> None:
@@ -170,6 +176,9 @@ def test_a_step_without_a_move_is_named() -> None:
             "normal",
             [Request(8, 1), Request(48, 64)],
         ),
+        # One with a grammar to be compiled.
+        ([step("Arrive", grammar_new=1)], "normal", [Request(48, 64, grammar=True)]),
+        ([step("Pause", late=1), step("ArriveLate", grammar_new=1)], "normal", [Request(48, 64, grammar=True)]),
         # One that is still on its way at the pause.
         ([step("Pause", late=1), step("ArriveLate", tokens=256)], "normal", [Request(320, 64)]),
     ],

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from engine_hooks.sglang.testbed.server import Server
 
-HELD = (Kind.D2H, Kind.STORAGE_QUERY, Kind.STORAGE_READ, Kind.STORAGE_WRITE)
+HELD = (Kind.D2H, Kind.STORAGE_QUERY, Kind.STORAGE_READ, Kind.STORAGE_WRITE, Kind.GRAMMAR)
 """What lands only when it is told to. A load to the device is not held: the forward that needs it would wait for it in
 the scheduler's thread, and hold the pass."""
 WAIT_SECONDS = 60.0
@@ -178,21 +178,21 @@ class Drive:
 
     # ---- clients
 
-    def request(self, prompt: int, tokens: int) -> Answer:
+    def request(self, prompt: int, tokens: int, *, grammar: bool = False) -> Answer:
         """A greedy request of `prompt` tokens for `tokens` more; all have the same first token ids.
 
-        The scheduler has handled it when this returns.
+        `grammar`: it has one of its own, to be compiled. The scheduler has handled it when this returns.
         """
         target = self.rank.requests.done + 1
-        answer = self.send(token_ids(prompt), tokens)
+        answer = self.send(token_ids(prompt), tokens, grammar=grammar)
         self._until(lambda: self.rank.requests.done >= target, "the request reaches the scheduler")
         return answer
 
-    def late_request(self, prompt: int, tokens: int) -> Answer:
+    def late_request(self, prompt: int, tokens: int, *, grammar: bool = False) -> Answer:
         """A request that has passed the tokenizer, and stays on its way to the scheduler."""
         self.rank.requests.hold()
         target = self.rank.requests.submitted + 1
-        answer = self.send(token_ids(prompt), tokens)
+        answer = self.send(token_ids(prompt), tokens, grammar=grammar)
         self._until(lambda: self.rank.requests.submitted >= target, "the request leaves the tokenizer")
         return answer
 
@@ -204,10 +204,10 @@ class Drive:
         if not self.rank.requests.in_flight:
             self.rank.requests.release()
 
-    def park(self, prompt: int, tokens: int) -> Answer:
+    def park(self, prompt: int, tokens: int, *, grammar: bool = False) -> Answer:
         """A request that the paused tokenizer keeps: the scheduler does not get it."""
         came = self.rank.requests.submitted
-        answer = self.send(token_ids(prompt), tokens)
+        answer = self.send(token_ids(prompt), tokens, grammar=grammar)
         time.sleep(_PARK_SECONDS)
         if self.rank.requests.submitted > came:
             raise DepartedError("the request was to wait at the tokenizer, and reached the scheduler")
@@ -217,11 +217,13 @@ class Drive:
         """`abort_request` of the last request."""
         self._post("/abort_request", rid=self.answers[-1].rid).raise_for_status()
 
-    def send(self, ids: list[int], tokens: int) -> Answer:
+    def send(self, ids: list[int], tokens: int, *, grammar: bool = False) -> Answer:
         """A greedy request for `tokens` tokens after these; the answer fills as they come."""
         self._sent += 1
         answer = Answer(ids, tokens, f"driven-{self._sent}", self._stepped)
-        sampling = {"max_new_tokens": tokens, "temperature": 0, "ignore_eos": True}
+        sampling: dict[str, object] = {"max_new_tokens": tokens, "temperature": 0, "ignore_eos": True}
+        if grammar:
+            sampling["regex"] = answer.rid  # one that is in no cache; the tiny model's backend does not read it
         body = {"input_ids": ids, "sampling_params": sampling, "stream": True, "rid": answer.rid}
         arguments = (self.server.url + "/generate", body)
         threading.Thread(target=answer.read, args=arguments, daemon=True).start()
