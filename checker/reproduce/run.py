@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from checker.reproduce.results import Outcome, Reproduction
-from checker.reproduce.schedule import Move, Schedule, Setup
+from checker.reproduce.schedule import STAGES, Move, Schedule, Setup
 from checker.results import Result
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class Place:
             self.old,
             folder,
             storage=setup.storage,
+            ranks=setup.ranks,
             arguments=arguments_of(setup),
             environment=environment_of(setup),
             warm=self.warm,
@@ -58,7 +59,8 @@ class Place:
 def arguments_of(setup: Setup) -> dict[str, object]:
     """The server's arguments."""
     policy = {"hicache_storage_prefetch_policy": "wait_complete"} if setup.storage else {}
-    return {"disable_overlap_schedule": setup.loop == "normal", **policy, **dict(setup.arguments)}
+    loop = {"pp_size": STAGES} if setup.loop == "pp" else {"disable_overlap_schedule": setup.loop == "normal"}
+    return {**loop, **policy, **dict(setup.arguments)}
 
 
 def environment_of(setup: Setup) -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from checker.results import Result, TraceStep
 
@@ -19,6 +19,12 @@ _LONG, _SHORT, BELOW_A_PAGE = 320, 48, 8
 """Prompts in tokens: one that is looked up in storage, one that is not, one that fills no page of 16."""
 MANY_TOKENS = 64
 """More than the passes of a schedule generate."""
+ENDLESS_TOKENS = 1500
+"""More than are generated while a claim looks, in a loop that goes on while paused."""
+STAGES = 2
+"""Of a pipeline."""
+_RESULT_COMES_LATER = ("overlap", "pp")
+"""The loops in which the step after a launch processes its result (`result_queue` of the profile)."""
 
 _LANDS = {
     "DeviceDone(write_through.submitted)": "d2h",
@@ -79,6 +85,11 @@ class Setup:
     dies: bool = False
     """Whether the schedule is to end the engine, so that it cannot be shared."""
 
+    @property
+    def ranks(self) -> int:
+        """How many schedulers the engine has: one for each stage of a pipeline."""
+        return STAGES if self.loop == "pp" else 1
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -107,10 +118,10 @@ class Request:
         return Move(method, (self.prompt, self.tokens), {"grammar": True} if self.grammar else {}, step)
 
 
-def moves_of(result: Result) -> Iterator[Move]:
-    """The moves of a counterexample's trace. Raises CannotBeDrivenError."""
+def moves_of(result: Result, tokens: int = MANY_TOKENS) -> Iterator[Move]:
+    """The moves of a counterexample's trace; what does not end in it asks for `tokens`. Raises CannotBeDrivenError."""
     steps = result.trace.steps if result.trace else ()
-    requests = _requests(steps, overlap=result.loop == "overlap")
+    requests = (r if r.tokens == 1 else replace(r, tokens=tokens) for r in _requests(steps, result.loop))
     in_flight: set[str] = set()
     yield Move("hold")
     for step in steps:
@@ -158,7 +169,7 @@ def _pause(step: TraceStep, mode: str, requests: Iterator[Request]) -> Iterator[
     yield Move("pause", (mode,), step="Pause")
 
 
-def _requests(steps: Sequence[TraceStep], *, overlap: bool) -> Iterator[Request]:
+def _requests(steps: Sequence[TraceStep], loop: str) -> Iterator[Request]:
     """The requests in the order in which they come: each with the next admission that no earlier one took."""
     admissions = [n for n, s in enumerate(steps) if s.choices.get("admitted")]
     for number, step in enumerate(steps):
@@ -166,7 +177,7 @@ def _requests(steps: Sequence[TraceStep], *, overlap: bool) -> Iterator[Request]
             later = [n for n in admissions if n > number]
             if later:
                 admissions.remove(later[0])
-            yield _request(arrival, _outcome(steps, later[0], overlap=overlap) if later else None)
+            yield _request(arrival, _outcome(steps, later[0], loop) if later else None)
 
 
 def _coming(step: TraceStep, rest: Sequence[TraceStep]) -> Iterator[TraceStep]:
@@ -178,9 +189,9 @@ def _coming(step: TraceStep, rest: Sequence[TraceStep]) -> Iterator[TraceStep]:
         yield from (late + [step] * step.choices.get("late", 0))[: step.choices.get("late", 0)]
 
 
-def _outcome(steps: Sequence[TraceStep], admitted: int, *, overlap: bool) -> TraceStep | None:
+def _outcome(steps: Sequence[TraceStep], admitted: int, loop: str) -> TraceStep | None:
     """The step that processes the result of the batch which the pass `admitted` launched."""
-    if not overlap:
+    if loop not in _RESULT_COMES_LATER:
         return steps[admitted]
     after = [s for s in steps[admitted + 1 :] if s.action in ("RunningPass", "Pause")]
     return after[0] if after else None

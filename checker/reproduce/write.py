@@ -47,10 +47,8 @@ def start(models, warm, tmp_path):
     """Starts an engine; it ends with the test."""
     servers = []
 
-    def begin(storage, arguments, environment):
-        options = ServerOptions(
-            models[0], tmp_path, storage=storage, arguments=arguments, environment=environment, warm=warm
-        )
+    def begin(**more):
+        options = ServerOptions(models[0], tmp_path, warm=warm, **more)
         servers.append(Server(options))
         return Witness(servers[0].__enter__(), models[1])
 
@@ -92,6 +90,7 @@ def _test(name: str, schedule: Schedule) -> Iterator[str]:
 def _start(setup: Setup) -> Iterator[str]:
     yield "    engine = start("
     yield f"        storage={setup.storage},"
+    yield f"        ranks={setup.ranks},"
     yield f"        arguments={python(arguments_of(setup))},"
     yield f"        environment={python(environment_of(setup))},"
     yield "    )"

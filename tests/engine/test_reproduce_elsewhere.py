@@ -1,4 +1,4 @@
-"""Counterexamples of other profiles on the real engine: grammars; and engines that are repaired there."""
+"""Counterexamples of other profiles on the real engine: grammars, pipelines; and engines that are repaired there."""
 
 from __future__ import annotations
 
@@ -55,3 +55,23 @@ def test_a_paused_loop_that_polls_grammars(where: Place) -> None:
     (found,) = reproduced(where, "sglang-0.5.23-grammar", "overlap", FOUNDING, remedies=("grammar-while-paused",))
     assert (found.outcome, found.confirmed) == (Outcome.NOT_REPRODUCED, 0)
     assert found.departure.endswith("flush_stays_refused(): all had landed, and flush 1 of 20 was granted")
+
+
+RUN = "no-forward-while-paused"
+
+
+def test_a_pipeline_runs_on_while_paused(where: Place) -> None:
+    """Case B21: what waits at the pause is admitted, and reads KV of before and after an update."""
+    found = reproduced(where, "sglang-0.5.23-no-flag", "pp", RUN, "update-tells-truth", "no-stale-kv")
+    found = [r for r in found if r.configuration["storage"] == "none"]
+    assert sorted((r.property, r.departure, r.confirmed, r.schedule[-1]) for r in found) == [
+        (RUN, "", RUNS, "answers_while_paused()"),
+        ("no-stale-kv", "", RUNS, "answers_are_stale()"),
+        ("update-tells-truth", "", RUNS, "new_weights_serve_after_failure()"),
+    ]
+
+
+def test_a_pipeline_that_looks_at_the_flag(where: Place) -> None:
+    (found,) = reproduced(where, "sglang-0.5.23-no-flag", "pp", RUN, remedies=("pp-honours-pause",))
+    assert (found.outcome, found.confirmed) == (Outcome.NOT_REPRODUCED, 0)
+    assert found.departure.endswith("while paused, the request got 0 more tokens in 10 s")

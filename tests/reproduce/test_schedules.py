@@ -72,6 +72,28 @@ def test_what_the_testbed_cannot_do_is_said() -> None:
     assert "on a CPU the forward runs in the scheduler's thread" in done.output
 
 
+def test_a_pipeline_as_a_schedule(tmp_path: Path) -> None:
+    """What goes on while paused is as long as the claim needs it; the file starts two ranks."""
+    file = tmp_path / "test_it.py"
+    run = ("--profile", "sglang-0.5.23-no-flag", "--loop", "pp", "--mode", "retract", "--dry-run")
+    done = checker("no-forward-while-paused", *run, "-o", str(file))
+    assert done.exit_code == 0
+    moves = ["hold()", "request(48, 64)", 'pause("retract")', "run_pass()", "expect_in_flight()"]
+    assert [line.split()[1] for line in done.output.splitlines()[2:]] == [
+        *(move.split()[0] for move in moves),
+        "answers_while_paused()",
+    ]
+    assert '        ranks=2,\n        arguments={"pp_size": 2},\n' in file.read_text()
+    refused = checker("paused-flush-succeeds", *run)
+    assert "request(48, 1500)" in refused.output
+
+
+def test_a_loop_that_needs_a_gpu() -> None:
+    done = checker("no-forward-while-paused", "--profile", "sglang-0.5.23-no-flag", "--loop", "pdmux", "--dry-run")
+    assert done.exit_code == 3
+    assert "why: pdmux shares out the multiprocessors of a CUDA device" in done.output
+
+
 def test_no_engine_is_started_with_a_variant_that_is_no_hook() -> None:
     """The counterexample would be one of the design, and there is no engine that has it."""
     profile = load_profile("sglang-0.5.23").with_remedies(["abort-reaches-all"])
@@ -186,7 +208,7 @@ def test_a_step_without_a_move_is_named() -> None:
 def test_requests_are_made_so_that_the_engine_does_what_the_trace_says(
     steps: list[TraceStep], loop: str, wanted: list[Request]
 ) -> None:
-    assert list(_requests(steps, overlap=loop == "overlap")) == wanted
+    assert list(_requests(steps, loop)) == wanted
 
 
 def test_engines_with_equal_setups_are_shared() -> None:

@@ -31,6 +31,8 @@ WAIT_SECONDS = 60.0
 _POLL_SECONDS = 0.01
 _SETTLE_SECONDS = 0.05
 _PARK_SECONDS = 0.5
+_ARRIVE_SECONDS = 30.0
+"""The first call of a storage waits until the engine has compiled its hash."""
 OLD_VERSION, NEW_VERSION = "old", "new"
 """Weight versions as the trainer calls them."""
 
@@ -101,7 +103,8 @@ class Drive:
     """The moves.
 
     Args:
-        server: an engine of one rank, just started.
+        server: an engine of one rank or one pipeline, just started. The first stage of a pipeline is stepped; the
+            others wait for what it hands them in each step.
         new_model: folder of a model that differs from the served one in nothing but its weights.
     """
 
@@ -109,6 +112,7 @@ class Drive:
         self.server = server
         self.old_model, self.new_model = server.options.model, new_model
         self.rank = server.control.rank()
+        self._ranks = [self.rank, *(server.control.rank(pp=stage) for stage in range(1, server.options.ranks))]
         self.answers: list[Answer] = []
         self.seen: list[str] = []
         """What the engine answered, in order, for people."""
@@ -139,8 +143,8 @@ class Drive:
 
     def let_go(self) -> None:
         """Nothing is held from now on: the loop goes round, and all that is in flight lands."""
-        self.rank.restore()
-        self.rank.wait_idle(WAIT_SECONDS)
+        self._restore()
+        self._wait_idle()
 
     def wait_passes(self, count: int) -> None:
         """Until the loop, let go, has made `count` more passes."""
@@ -167,7 +171,7 @@ class Drive:
 
     def _arrive(self, switch: Switch) -> None:
         try:
-            switch.wait_in_flight(seconds=10)
+            switch.wait_in_flight(seconds=_ARRIVE_SECONDS)
         except TimeoutError as error:
             raise DepartedError(f"a transfer was to be in flight, and none is: {switch}") from error
 
@@ -285,16 +289,24 @@ class Drive:
 
     def end_all(self) -> None:
         """Abort what runs, resume, and empty every tier; the weights stay."""
-        self.rank.restore()
+        self._restore()
         self._post("/abort_request", rid="", abort_all=True)
         self._send("/continue_generation", {})
         self._until(lambda: all(answer.done.is_set() for answer in self.answers), "all requests have ended")
         self.answers.clear()
         if self.server.options.storage:
-            self.rank.wait_idle(WAIT_SECONDS)
+            self._wait_idle()
             self.clear_storage()
-        self.rank.wait_idle(WAIT_SECONDS)
+        self._wait_idle()
         self._until(lambda: self._post("/flush_cache?timeout=0").ok, "a flush succeeds")
+
+    def _restore(self) -> None:
+        for rank in self._ranks:
+            rank.restore()
+
+    def _wait_idle(self) -> None:
+        for rank in self._ranks:
+            rank.wait_idle(WAIT_SECONDS)
 
     # ---- how a move is made
 
