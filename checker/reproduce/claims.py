@@ -24,9 +24,11 @@ from checker.results import Result
 _WATCHDOG_SECONDS = 6
 _WAITING_SECONDS = 2
 _LIMIT = ("max_queued_requests", 1)
-_LOOPS = ("normal", "overlap", "pp")
+_LOOPS = ("normal", "overlap", "pp", "prefill-normal", "prefill-overlap", "decode-normal", "decode-overlap")
 _NOT_HERE = {
     "pdmux": "pdmux shares out the multiprocessors of a CUDA device to prefill and decode, and a CPU has none",
+    "prefill-pp": "the driver steps no pipeline of prefill workers",
+    "decode-pp": "the driver steps no pipeline of decode workers",
 }
 Claim = tuple[Sequence[Move], Setup]
 

@@ -23,7 +23,7 @@ ENDLESS_TOKENS = 1500
 """More than are generated while a claim looks, in a loop that goes on while paused."""
 STAGES = 2
 """Of a pipeline."""
-_RESULT_COMES_LATER = ("overlap", "pp")
+_RESULT_COMES_LATER = ("overlap", "pp", "prefill-overlap", "decode-overlap")
 """The loops in which the step after a launch processes its result (`result_queue` of the profile)."""
 
 _LANDS = {
@@ -32,6 +32,8 @@ _LANDS = {
     "StorageDone(prefetch.loading)": "storage_read",
     "StorageDone(backup.queued)": "storage_write",
     "CompilerDone(grammar.compiling)": "grammar",
+    "PeerDone(pd_inflight.sending)": "pd_send",
+    "PeerDone(pd_transfer.receiving)": "pd_send",
 }
 _IN_FLIGHT = {
     "d2h": ("write_through_submitted",),
@@ -39,6 +41,7 @@ _IN_FLIGHT = {
     "storage_read": ("prefetch_loading",),
     "storage_write": ("backup_queued",),
     "grammar": ("grammar_compiling",),
+    "pd_send": ("pd_inflight_sending", "pd_transfer_receiving"),
 }
 """Kind of transfer to the counters of the spec that say whether one is in flight."""
 _BY_ITSELF = {"AbortAgain", "ForwardDone", "DeviceDone(load_back.submitted)", "WaitingTimesOut"}
@@ -90,6 +93,16 @@ class Setup:
         """How many schedulers the engine has: one for each stage of a pipeline."""
         return STAGES if self.loop == "pp" else 1
 
+    @property
+    def role(self) -> str:
+        """Of a prefill or decode worker; empty for an engine that is both."""
+        return role_of(self.loop)
+
+
+def role_of(loop: str) -> str:
+    """Of a worker with this loop: prefill or decode; empty for an engine that is both."""
+    return next((role for role in ("prefill", "decode") if loop.startswith(f"{role}-")), "")
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -126,10 +139,28 @@ def moves_of(result: Result, tokens: int = MANY_TOKENS) -> Iterator[Move]:
     yield Move("hold")
     for step in steps:
         yield from _moves(step, str(result.configuration["mode"]), requests)
+        if role_of(result.loop) and step.action in ("Arrive", "ArriveLate"):
+            yield from _queued(step, sends=any(s.choices.get("pd_inflight_new") for s in steps))
         wanted = {kind for kind, counters in _IN_FLIGHT.items() if any(step.state.get(c) for c in counters)}
         if wanted != in_flight or "Pass" in step.action:
             yield Move("expect_in_flight", tuple(sorted(wanted)))
         in_flight = wanted
+
+
+def _queued(step: TraceStep, *, sends: bool) -> Iterator[Move]:
+    """A worker puts each request into a queue of its own, where the spec leaves that open.
+
+    The pass that admits a request of a prefill worker takes it from that queue, if its peer has it by then. `sends`:
+    the trace says that its KV is sent after that, as the engine always does.
+    """
+    if {"pd_bootstrap_new", "pd_prealloc_new"} & set(step.choices):
+        return
+    if not sends:
+        raise CannotBeDrivenError(
+            "a request of the trace waits in no queue of the worker, and the engine puts each into one: the prefill "
+            "worker until its peer asks for its KV and again until that is sent, the decode worker until it has it"
+        )
+    yield Move("peer_joins", step=f"{step.action}: its peer has it too")
 
 
 def _moves(step: TraceStep, mode: str, requests: Iterator[Request]) -> Iterator[Move]:
@@ -160,6 +191,8 @@ _PLAIN: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "AbortMine": ("abort", {}),
     "Clear": ("clear_storage", {}),
     "OrphanDone": ("land_all", {}),
+    "PeerDone(pd_bootstrap.waiting)": ("peer_joins", {}),
+    "PeerDone(pd_prealloc.waiting)": ("peer_joins", {}),
 }
 
 

@@ -88,6 +88,27 @@ def test_a_pipeline_as_a_schedule(tmp_path: Path) -> None:
     assert "request(48, 1500)" in refused.output
 
 
+@pytest.mark.parametrize("role", ["prefill", "decode"])
+def test_a_worker_as_a_schedule(role: str, tmp_path: Path) -> None:
+    """The file starts its peer too, and the peer gets the request at a move of its own."""
+    file = tmp_path / "test_it.py"
+    run = ("--profile", f"sglang-0.5.23-{role}", "--loop", f"{role}-normal", "--mode", "retract", "--dry-run")
+    done = checker("paused-flush-succeeds", *run, "-o", str(file))
+    assert done.exit_code == 0
+    moves = [line.split()[1] for line in done.output.splitlines()[2:]]
+    assert moves[-2:] == ["peer_joins()", "flush_stays_refused()"]
+    assert f'        role="{role}",\n        storage=False,\n' in file.read_text()
+
+
+def test_a_request_in_no_queue_of_a_worker() -> None:
+    """The engine puts each into one, unless it has left it for the one whose KV is sent."""
+    arrives = found(step("Arrive"), step("Pause"), loop="prefill-normal")
+    with pytest.raises(CannotBeDrivenError, match="waits in no queue of the worker"):
+        list(moves_of(arrives))
+    sent = found(step("Arrive"), step("RunningPass", admitted=1, pd_inflight_new=1), loop="prefill-normal")
+    assert [move.method for move in moves_of(sent)] == ["hold", "request", "peer_joins", "run_pass", "expect_in_flight"]
+
+
 def test_a_loop_that_needs_a_gpu() -> None:
     done = checker("no-forward-while-paused", "--profile", "sglang-0.5.23-no-flag", "--loop", "pdmux", "--dry-run")
     assert done.exit_code == 3
@@ -150,11 +171,11 @@ def test_a_file_is_written_that_python_reads(tmp_path: Path) -> None:
         "test_paused_flush_succeeds_normal_retract_file",
     ]
     imported = {line.split()[1] for line in file.read_text().splitlines() if line.startswith(("from ", "import "))}
-    assert {name for name in imported if name != "pytest"} == {
+    assert {name for name in imported if name not in ("contextlib", "pytest")} == {
         "engine_hooks.sglang.testbed",
+        "engine_hooks.sglang.testbed.pair",
         "engine_hooks.sglang.testbed.server",
         "engine_hooks.sglang.testbed.warm",
-        "engine_hooks.sglang.testbed.witness",
     }
 
 

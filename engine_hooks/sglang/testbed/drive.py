@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from engine_hooks.sglang.testbed.server import Server
 
-HELD = (Kind.D2H, Kind.STORAGE_QUERY, Kind.STORAGE_READ, Kind.STORAGE_WRITE, Kind.GRAMMAR)
+HELD = (Kind.D2H, Kind.STORAGE_QUERY, Kind.STORAGE_READ, Kind.STORAGE_WRITE, Kind.PD_SEND, Kind.GRAMMAR)
 """What lands only when it is told to. A load to the device is not held: the forward that needs it would wait for it in
 the scheduler's thread, and hold the pass."""
 WAIT_SECONDS = 60.0
@@ -54,6 +54,10 @@ class Answer:
     meta: dict[str, Any] = field(default_factory=dict)
     error: str = ""
     done: threading.Event = field(default_factory=threading.Event)
+
+    def begin(self, url: str, body: Mapping[str, object]) -> None:
+        """Send it, in a thread that reads what comes."""
+        threading.Thread(target=self.read, args=(url, body), daemon=True).start()
 
     def read(self, url: str, body: Mapping[str, object]) -> None:
         """Until the engine ends it."""
@@ -125,7 +129,7 @@ class Drive:
     def hold(self) -> None:
         """Hold the event loop before its next pass, and every transfer."""
         for kind in HELD:
-            self.rank.switches[kind].hold()
+            self._switch(kind).hold()
         passes = self.rank.passes
         passes.hold()
         started = -1
@@ -155,14 +159,14 @@ class Drive:
 
     def land(self, kind: str) -> None:
         """What is in flight of this kind of transfer is done; what is submitted later is held."""
-        switch = self.rank.switches[Kind(kind)]
+        switch = self._switch(Kind(kind))
         switch.step(switch.in_flight)
         self._until(lambda: switch.in_flight == 0, f"{switch} lands")
 
     def expect_in_flight(self, *kinds: str) -> None:
         """Of the kinds of transfer that are held, exactly these are in flight."""
         for kind in HELD:
-            switch = self.rank.switches[kind]
+            switch = self._switch(kind)
             if kind in kinds:
                 # The storage is called by threads of the engine, which need their time.
                 self._arrive(switch)
@@ -174,6 +178,10 @@ class Drive:
             switch.wait_in_flight(seconds=_ARRIVE_SECONDS)
         except TimeoutError as error:
             raise DepartedError(f"a transfer was to be in flight, and none is: {switch}") from error
+
+    def _switch(self, kind: Kind) -> Switch:
+        """The switch of what this engine waits for."""
+        return self.rank.switches[kind]
 
     def land_all(self) -> None:
         """What is in flight of every kind of transfer is done."""
@@ -228,11 +236,12 @@ class Drive:
         sampling: dict[str, object] = {"max_new_tokens": tokens, "temperature": 0, "ignore_eos": True}
         if grammar:
             sampling["regex"] = answer.rid  # one that is in no cache; the tiny model's backend does not read it
-        body = {"input_ids": ids, "sampling_params": sampling, "stream": True, "rid": answer.rid}
-        arguments = (self.server.url + "/generate", body)
-        threading.Thread(target=answer.read, args=arguments, daemon=True).start()
+        self._generate(answer, {"input_ids": ids, "sampling_params": sampling, "stream": True, "rid": answer.rid})
         self.answers.append(answer)
         return answer
+
+    def _generate(self, answer: Answer, body: dict[str, object]) -> None:
+        answer.begin(self.server.url + "/generate", body)
 
     # ---- the trainer
 
@@ -311,8 +320,11 @@ class Drive:
     # ---- how a move is made
 
     def _post(self, path: str, **body: object) -> requests.Response:
+        return self._post_to(self.server.url, path, **body)
+
+    def _post_to(self, url: str, path: str, **body: object) -> requests.Response:
         try:
-            return requests.post(self.server.url + path, json=body, timeout=WAIT_SECONDS)
+            return requests.post(url + path, json=body, timeout=WAIT_SECONDS)
         except requests.RequestException as error:
             raise DepartedError(f"{path.strip('/')} got no answer: {error}") from error
 
