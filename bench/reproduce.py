@@ -24,7 +24,15 @@ from checker.reproduce.schedule import Schedule
 from checker.verify import Request, verify
 from spec.profile import load_profile
 
-PROFILES = {"sglang-0.5.23": (), "sglang-0.5.23-limits": ("requests-conserved",)}
+_BLOCKED = ("paused-flush-succeeds", "update-flushes", "update-tells-truth")
+PROFILES = {
+    "sglang-0.5.23": (),
+    "sglang-0.5.23-limits": ("requests-conserved",),
+    "sglang-0.5.23-grammar": _BLOCKED,
+    "sglang-0.5.23-no-flag": ("no-forward-while-paused", "no-stale-kv", "update-tells-truth"),
+    "sglang-0.5.23-prefill": _BLOCKED,
+    "sglang-0.5.23-decode": _BLOCKED,
+}
 """Profile to the properties that are taken of it; none means all."""
 OUTPUT = Path(__file__).parent / "results" / "reproduce.md"
 CASES = (
@@ -44,6 +52,13 @@ def case_of(result: Reproduction) -> str:
     """The known defect that a counterexample is one of; a dash where it is none."""
     if result.loop == "overlap" and result.property == "paused-flush-succeeds" and "write_through" in result.reason:
         return "B01, B03"  # the write begins in the pause itself
+    if result.loop == "pp":
+        return "B21"
+    steps = result.trace.steps if result.trace else ()
+    counted = {name for step in steps for name, value in step.state.items() if value}
+    for ledger, case in (("grammar_", "B13"), ("pd_", "B23")):
+        if any(name.startswith(ledger) for name in counted):
+            return case
     found = [case for case, names, word in CASES if result.property in names and word in result.reason]
     return ", ".join(dict.fromkeys(found)) or "-"
 

@@ -10,6 +10,7 @@ from checker.options import INSTALL_ENGINE, NoEngineError
 from checker.reproduce.claims import schedule_of
 from checker.reproduce.schedule import CannotBeDrivenError, Schedule
 from checker.results import Result
+from engine_hooks.sglang.remedies import REMEDIES
 from spec.errors import UnknownNameError
 from spec.profile import Profile
 
@@ -32,10 +33,16 @@ def check_engine(profile: Profile) -> None:
 
 def remedies_of(profile: Profile, more: Sequence[str]) -> tuple[str, ...]:
     """With which remedies the engine runs: those of the profile, and `more`. Raises UnknownNameError."""
+    known = _with_hooks(profile)
     for name in more:
-        if name not in profile.remedies:
-            raise UnknownNameError("remedy", name, list(profile.remedies))
-    return tuple(dict.fromkeys((*(name for name in profile.applied if name in profile.remedies), *more)))
+        if name not in known:
+            raise UnknownNameError("remedy", name, known)
+    return tuple(dict.fromkeys((*(name for name in profile.applied if name in known), *more)))
+
+
+def _with_hooks(profile: Profile) -> list[str]:
+    """The remedies and variants of a profile that an engine can run with."""
+    return [*profile.remedies, *(name for name in profile.variants if name in REMEDIES)]
 
 
 def counterexamples(results: Iterable[Result]) -> Iterator[list[Result]]:
@@ -50,8 +57,8 @@ def counterexamples(results: Iterable[Result]) -> Iterator[list[Result]]:
 def drivable(group: Sequence[Result], profile: Profile, remedies: Sequence[str]) -> Schedule | Undriven:
     """The shortest of a group that the testbed can drive; else the shortest, and why it cannot."""
     for name in profile.applied:
-        if name not in profile.remedies:
-            return group[0], f"{name} is a variant of the profile and no remedy, so no engine is started with it"
+        if name not in _with_hooks(profile):
+            return group[0], f"{name} is a variant of the profile without a hook, so no engine is started with it"
     reasons = []
     for result in group:
         try:

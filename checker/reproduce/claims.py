@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from checker.reproduce.schedule import (
     BELOW_A_PAGE,
+    ENDLESS_TOKENS,
     MANY_TOKENS,
     CannotBeDrivenError,
     Move,
@@ -23,6 +24,12 @@ from checker.results import Result
 _WATCHDOG_SECONDS = 6
 _WAITING_SECONDS = 2
 _LIMIT = ("max_queued_requests", 1)
+_LOOPS = ("normal", "overlap", "pp", "prefill-normal", "prefill-overlap", "decode-normal", "decode-overlap")
+_NOT_HERE = {
+    "pdmux": "pdmux shares out the multiprocessors of a CUDA device to prefill and decode, and a CPU has none",
+    "prefill-pp": "the driver steps no pipeline of prefill workers",
+    "decode-pp": "the driver steps no pipeline of decode workers",
+}
 Claim = tuple[Sequence[Move], Setup]
 
 
@@ -31,8 +38,13 @@ def schedule_of(result: Result, remedies: Sequence[str]) -> Schedule:
     if result.property not in _CLAIMS:
         raise CannotBeDrivenError(f"nothing outside the engine shows yet whether it keeps {result.property}")
     moves, setup = _CLAIMS[result.property](result, _setup(result, remedies))
-    hold, *steps = moves_of(result)
+    hold, *steps = moves_of(result, ENDLESS_TOKENS if _runs_on(result) else MANY_TOKENS)
     return Schedule(result, setup, [hold, *_before(setup), *steps, *moves])
+
+
+def _runs_on(result: Result) -> bool:
+    """Whether it is a request that stands in the way of a flush, since it goes on while paused."""
+    return result.loop == "pp" and result.property == "paused-flush-succeeds"
 
 
 def _before(setup: Setup) -> Sequence[Move]:
@@ -41,8 +53,8 @@ def _before(setup: Setup) -> Sequence[Move]:
 
 
 def _setup(result: Result, remedies: Sequence[str]) -> Setup:
-    if result.loop not in ("normal", "overlap"):
-        raise CannotBeDrivenError(f"the driver steps the loops normal and overlap, of one rank; not {result.loop}")
+    if result.loop not in _LOOPS:
+        raise CannotBeDrivenError(_NOT_HERE.get(result.loop, f"the driver does not step the loop {result.loop}"))
     if result.configuration["ranks"] != 1:
         raise CannotBeDrivenError("the driver steps an engine of one rank")
     return Setup(result.loop, result.configuration["storage"] == "file", (), tuple(remedies))
@@ -94,6 +106,7 @@ _CLAIMS: Mapping[str, Callable[[Result, Setup], Claim]] = {
     "deferred-flush-agrees": _looking_at("deferred_flush_disagrees"),
     "ledgers-drain": _entry_stays,
     "abort-answered": _looking_at("abort_has_no_effect"),
+    "no-forward-while-paused": _looking_at("answers_while_paused"),
     "no-forward-during-load": _during_load,
     "no-stale-kv": _looking_at("answers_are_stale"),
     "update-tells-truth": _truth,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from checker.reproduce.results import Outcome, Reproduction
-from checker.reproduce.schedule import Move, Schedule, Setup
+from checker.reproduce.schedule import STAGES, Move, Schedule, Setup
 from checker.results import Result
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class Place:
             self.old,
             folder,
             storage=setup.storage,
+            ranks=setup.ranks,
             arguments=arguments_of(setup),
             environment=environment_of(setup),
             warm=self.warm,
@@ -58,7 +59,9 @@ class Place:
 def arguments_of(setup: Setup) -> dict[str, object]:
     """The server's arguments."""
     policy = {"hicache_storage_prefetch_policy": "wait_complete"} if setup.storage else {}
-    return {"disable_overlap_schedule": setup.loop == "normal", **policy, **dict(setup.arguments)}
+    normal = setup.loop.removeprefix(f"{setup.role}-") == "normal"
+    loop = {"pp_size": STAGES} if setup.loop == "pp" else {"disable_overlap_schedule": normal}
+    return {**loop, **policy, **dict(setup.arguments)}
 
 
 def environment_of(setup: Setup) -> dict[str, str]:
@@ -120,15 +123,13 @@ class Engines:
         return Run("", tuple(drive.seen))
 
     def _ready(self) -> Witness:
-        from engine_hooks.sglang.testbed.server import Server  # noqa: PLC0415 - needs the extra `engine`
-        from engine_hooks.sglang.testbed.witness import Witness  # noqa: PLC0415
+        from engine_hooks.sglang.testbed.pair import begin  # noqa: PLC0415 - needs the extra `engine`
 
         if self._drive is not None and self._drive.server.alive and not self._setup.dies:
             self._drive.reset()
         else:
             self._stack.close()
-            server = self._stack.enter_context(Server(self._where.options(self._setup)))
-            self._drive = Witness(server, self._where.new)
+            self._drive = begin(self._stack, self._where.options(self._setup), self._where.new, self._setup.role)
         return self._drive
 
 

@@ -21,12 +21,14 @@ Run it with pytest where the engine and the package `quiesce` are installed: it 
 on the CPU and holds its transfers and the passes of its event loop. A test passes where the promise is broken.
 """
 
+from contextlib import ExitStack
+
 import pytest
 
 from engine_hooks.sglang.testbed import tinymodel
-from engine_hooks.sglang.testbed.server import Server, ServerOptions
+from engine_hooks.sglang.testbed.pair import begin
+from engine_hooks.sglang.testbed.server import ServerOptions
 from engine_hooks.sglang.testbed.warm import Warm
-from engine_hooks.sglang.testbed.witness import Witness
 
 
 @pytest.fixture(scope="module")
@@ -44,19 +46,11 @@ def warm(models, tmp_path_factory):
 
 @pytest.fixture
 def start(models, warm, tmp_path):
-    """Starts an engine; it ends with the test."""
-    servers = []
-
-    def begin(storage, arguments, environment):
-        options = ServerOptions(
-            models[0], tmp_path, storage=storage, arguments=arguments, environment=environment, warm=warm
+    """Starts an engine, or a prefill and a decode worker; they end with the test."""
+    with ExitStack() as engines:
+        yield lambda role, **more: begin(
+            engines, ServerOptions(models[0], tmp_path, warm=warm, **more), models[1], role
         )
-        servers.append(Server(options))
-        return Witness(servers[0].__enter__(), models[1])
-
-    yield begin
-    for server in servers:
-        server.end()
 '''
 
 
@@ -91,7 +85,9 @@ def _test(name: str, schedule: Schedule) -> Iterator[str]:
 
 def _start(setup: Setup) -> Iterator[str]:
     yield "    engine = start("
+    yield f"        role={python(setup.role)},"
     yield f"        storage={setup.storage},"
+    yield f"        ranks={setup.ranks},"
     yield f"        arguments={python(arguments_of(setup))},"
     yield f"        environment={python(environment_of(setup))},"
     yield "    )"

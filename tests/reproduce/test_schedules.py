@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from checker.cli import main
 from checker.reproduce import chosen
-from checker.reproduce.chosen import drivable
+from checker.reproduce.chosen import drivable, remedies_of
 from checker.reproduce.results import EXIT_CODES, Outcome, worst
 from checker.reproduce.schedule import CannotBeDrivenError, Request, Setup, _requests, moves_of
 from checker.results import Result as Found
@@ -72,14 +72,63 @@ def test_what_the_testbed_cannot_do_is_said() -> None:
     assert "on a CPU the forward runs in the scheduler's thread" in done.output
 
 
-def test_no_engine_is_started_with_a_variant() -> None:
+def test_a_pipeline_as_a_schedule(tmp_path: Path) -> None:
+    """What goes on while paused is as long as the claim needs it; the file starts two ranks."""
+    file = tmp_path / "test_it.py"
+    run = ("--profile", "sglang-0.5.23-no-flag", "--loop", "pp", "--mode", "retract", "--dry-run")
+    done = checker("no-forward-while-paused", *run, "-o", str(file))
+    assert done.exit_code == 0
+    moves = ["hold()", "request(48, 64)", 'pause("retract")', "run_pass()", "expect_in_flight()"]
+    assert [line.split()[1] for line in done.output.splitlines()[2:]] == [
+        *(move.split()[0] for move in moves),
+        "answers_while_paused()",
+    ]
+    assert '        ranks=2,\n        arguments={"pp_size": 2},\n' in file.read_text()
+    refused = checker("paused-flush-succeeds", *run)
+    assert "request(48, 1500)" in refused.output
+
+
+@pytest.mark.parametrize("role", ["prefill", "decode"])
+def test_a_worker_as_a_schedule(role: str, tmp_path: Path) -> None:
+    """The file starts its peer too, and the peer gets the request at a move of its own."""
+    file = tmp_path / "test_it.py"
+    run = ("--profile", f"sglang-0.5.23-{role}", "--loop", f"{role}-normal", "--mode", "retract", "--dry-run")
+    done = checker("paused-flush-succeeds", *run, "-o", str(file))
+    assert done.exit_code == 0
+    moves = [line.split()[1] for line in done.output.splitlines()[2:]]
+    assert moves[-2:] == ["peer_joins()", "flush_stays_refused()"]
+    assert f'        role="{role}",\n        storage=False,\n' in file.read_text()
+
+
+def test_a_request_in_no_queue_of_a_worker() -> None:
+    """The engine puts each into one, unless it has left it for the one whose KV is sent."""
+    arrives = found(step("Arrive"), step("Pause"), loop="prefill-normal")
+    with pytest.raises(CannotBeDrivenError, match="waits in no queue of the worker"):
+        list(moves_of(arrives))
+    sent = found(step("Arrive"), step("RunningPass", admitted=1, pd_inflight_new=1), loop="prefill-normal")
+    assert [move.method for move in moves_of(sent)] == ["hold", "request", "peer_joins", "run_pass", "expect_in_flight"]
+
+
+def test_a_loop_that_needs_a_gpu() -> None:
+    done = checker("no-forward-while-paused", "--profile", "sglang-0.5.23-no-flag", "--loop", "pdmux", "--dry-run")
+    assert done.exit_code == 3
+    assert "why: pdmux shares out the multiprocessors of a CUDA device" in done.output
+
+
+def test_no_engine_is_started_with_a_variant_that_is_no_hook() -> None:
     """The counterexample would be one of the design, and there is no engine that has it."""
-    profile = load_profile("sglang-0.5.23-no-flag").with_remedies(["pp-honours-pause"])
+    profile = load_profile("sglang-0.5.23").with_remedies(["abort-reaches-all"])
     result = found(step("Pause"))
     assert drivable([result], profile, ()) == (
         result,
-        "pp-honours-pause is a variant of the profile and no remedy, so no engine is started with it",
+        "abort-reaches-all is a variant of the profile without a hook, so no engine is started with it",
     )
+
+
+def test_an_engine_is_started_with_a_variant_that_is_a_hook() -> None:
+    profile = load_profile("sglang-0.5.23-grammar")
+    assert remedies_of(profile, ["grammar-while-paused"]) == ("grammar-while-paused",)
+    assert remedies_of(profile.with_remedies(["grammar-while-paused"]), []) == ("grammar-while-paused",)
 
 
 def test_nothing_to_reproduce() -> None:
@@ -122,11 +171,11 @@ def test_a_file_is_written_that_python_reads(tmp_path: Path) -> None:
         "test_paused_flush_succeeds_normal_retract_file",
     ]
     imported = {line.split()[1] for line in file.read_text().splitlines() if line.startswith(("from ", "import "))}
-    assert {name for name in imported if name != "pytest"} == {
+    assert {name for name in imported if name not in ("contextlib", "pytest")} == {
         "engine_hooks.sglang.testbed",
+        "engine_hooks.sglang.testbed.pair",
         "engine_hooks.sglang.testbed.server",
         "engine_hooks.sglang.testbed.warm",
-        "engine_hooks.sglang.testbed.witness",
     }
 
 
@@ -170,6 +219,9 @@ def test_a_step_without_a_move_is_named() -> None:
             "normal",
             [Request(8, 1), Request(48, 64)],
         ),
+        # One with a grammar to be compiled.
+        ([step("Arrive", grammar_new=1)], "normal", [Request(48, 64, grammar=True)]),
+        ([step("Pause", late=1), step("ArriveLate", grammar_new=1)], "normal", [Request(48, 64, grammar=True)]),
         # One that is still on its way at the pause.
         ([step("Pause", late=1), step("ArriveLate", tokens=256)], "normal", [Request(320, 64)]),
     ],
@@ -177,7 +229,7 @@ def test_a_step_without_a_move_is_named() -> None:
 def test_requests_are_made_so_that_the_engine_does_what_the_trace_says(
     steps: list[TraceStep], loop: str, wanted: list[Request]
 ) -> None:
-    assert list(_requests(steps, overlap=loop == "overlap")) == wanted
+    assert list(_requests(steps, loop)) == wanted
 
 
 def test_engines_with_equal_setups_are_shared() -> None:

@@ -46,6 +46,8 @@ class Kind(StrEnum):
     STORAGE_WRITE = "storage_write"
     PD_SEND = "pd_send"
     """KV on its way from a prefill to a decode worker, on the ranks of the former."""
+    GRAMMAR = "grammar"
+    """The compilation of a request's grammar, by a thread of the engine."""
     LOOP_PASS = "loop_pass"  # noqa: S105 - no password
     """A pass of the event loop, from its ingest on. While it is held the scheduler stays in ingest and handles what
     comes there, so that single steps of the loop stand between messages (`passes`). For an engine of one rank."""
@@ -55,8 +57,8 @@ class Kind(StrEnum):
     """Any other message on that way, e.g. a pause."""
 
 
-TRANSFERS = (Kind.D2H, Kind.H2D, Kind.STORAGE_QUERY, Kind.STORAGE_READ, Kind.STORAGE_WRITE, Kind.PD_SEND)
-"""What copies or asks. The other kinds are of the event loop, which never ends, and nothing of them can fail."""
+TRANSFERS = (Kind.D2H, Kind.H2D, Kind.STORAGE_QUERY, Kind.STORAGE_READ, Kind.STORAGE_WRITE, Kind.PD_SEND, Kind.GRAMMAR)
+"""What copies, asks or compiles. The other kinds are of the event loop, which never ends; nothing of them can fail."""
 
 
 class _Word(IntEnum):
@@ -283,6 +285,7 @@ class RankControl:
         self.storage_read = self._switches[Kind.STORAGE_READ]
         self.storage_write = self._switches[Kind.STORAGE_WRITE]
         self.pd_send = self._switches[Kind.PD_SEND]
+        self.grammar = self._switches[Kind.GRAMMAR]
         self.passes = self._switches[Kind.LOOP_PASS]
         self.requests = self._switches[Kind.REQUEST]
         self.messages = self._switches[Kind.MESSAGE]

@@ -24,13 +24,15 @@ if TYPE_CHECKING:
 
     from engine_hooks.sglang.testbed.server import Server
 
-HELD = (Kind.D2H, Kind.STORAGE_QUERY, Kind.STORAGE_READ, Kind.STORAGE_WRITE)
+HELD = (Kind.D2H, Kind.STORAGE_QUERY, Kind.STORAGE_READ, Kind.STORAGE_WRITE, Kind.PD_SEND, Kind.GRAMMAR)
 """What lands only when it is told to. A load to the device is not held: the forward that needs it would wait for it in
 the scheduler's thread, and hold the pass."""
 WAIT_SECONDS = 60.0
 _POLL_SECONDS = 0.01
 _SETTLE_SECONDS = 0.05
 _PARK_SECONDS = 0.5
+_ARRIVE_SECONDS = 30.0
+"""The first call of a storage waits until the engine has compiled its hash."""
 OLD_VERSION, NEW_VERSION = "old", "new"
 """Weight versions as the trainer calls them."""
 
@@ -52,6 +54,10 @@ class Answer:
     meta: dict[str, Any] = field(default_factory=dict)
     error: str = ""
     done: threading.Event = field(default_factory=threading.Event)
+
+    def begin(self, url: str, body: Mapping[str, object]) -> None:
+        """Send it, in a thread that reads what comes."""
+        threading.Thread(target=self.read, args=(url, body), daemon=True).start()
 
     def read(self, url: str, body: Mapping[str, object]) -> None:
         """Until the engine ends it."""
@@ -101,7 +107,8 @@ class Drive:
     """The moves.
 
     Args:
-        server: an engine of one rank, just started.
+        server: an engine of one rank or one pipeline, just started. The first stage of a pipeline is stepped; the
+            others wait for what it hands them in each step.
         new_model: folder of a model that differs from the served one in nothing but its weights.
     """
 
@@ -109,6 +116,7 @@ class Drive:
         self.server = server
         self.old_model, self.new_model = server.options.model, new_model
         self.rank = server.control.rank()
+        self._ranks = [self.rank, *(server.control.rank(pp=stage) for stage in range(1, server.options.ranks))]
         self.answers: list[Answer] = []
         self.seen: list[str] = []
         """What the engine answered, in order, for people."""
@@ -121,7 +129,7 @@ class Drive:
     def hold(self) -> None:
         """Hold the event loop before its next pass, and every transfer."""
         for kind in HELD:
-            self.rank.switches[kind].hold()
+            self._switch(kind).hold()
         passes = self.rank.passes
         passes.hold()
         started = -1
@@ -139,8 +147,8 @@ class Drive:
 
     def let_go(self) -> None:
         """Nothing is held from now on: the loop goes round, and all that is in flight lands."""
-        self.rank.restore()
-        self.rank.wait_idle(WAIT_SECONDS)
+        self._restore()
+        self._wait_idle()
 
     def wait_passes(self, count: int) -> None:
         """Until the loop, let go, has made `count` more passes."""
@@ -151,14 +159,14 @@ class Drive:
 
     def land(self, kind: str) -> None:
         """What is in flight of this kind of transfer is done; what is submitted later is held."""
-        switch = self.rank.switches[Kind(kind)]
+        switch = self._switch(Kind(kind))
         switch.step(switch.in_flight)
         self._until(lambda: switch.in_flight == 0, f"{switch} lands")
 
     def expect_in_flight(self, *kinds: str) -> None:
         """Of the kinds of transfer that are held, exactly these are in flight."""
         for kind in HELD:
-            switch = self.rank.switches[kind]
+            switch = self._switch(kind)
             if kind in kinds:
                 # The storage is called by threads of the engine, which need their time.
                 self._arrive(switch)
@@ -167,9 +175,13 @@ class Drive:
 
     def _arrive(self, switch: Switch) -> None:
         try:
-            switch.wait_in_flight(seconds=10)
+            switch.wait_in_flight(seconds=_ARRIVE_SECONDS)
         except TimeoutError as error:
             raise DepartedError(f"a transfer was to be in flight, and none is: {switch}") from error
+
+    def _switch(self, kind: Kind) -> Switch:
+        """The switch of what this engine waits for."""
+        return self.rank.switches[kind]
 
     def land_all(self) -> None:
         """What is in flight of every kind of transfer is done."""
@@ -178,21 +190,21 @@ class Drive:
 
     # ---- clients
 
-    def request(self, prompt: int, tokens: int) -> Answer:
+    def request(self, prompt: int, tokens: int, *, grammar: bool = False) -> Answer:
         """A greedy request of `prompt` tokens for `tokens` more; all have the same first token ids.
 
-        The scheduler has handled it when this returns.
+        `grammar`: it has one of its own, to be compiled. The scheduler has handled it when this returns.
         """
         target = self.rank.requests.done + 1
-        answer = self.send(token_ids(prompt), tokens)
+        answer = self.send(token_ids(prompt), tokens, grammar=grammar)
         self._until(lambda: self.rank.requests.done >= target, "the request reaches the scheduler")
         return answer
 
-    def late_request(self, prompt: int, tokens: int) -> Answer:
+    def late_request(self, prompt: int, tokens: int, *, grammar: bool = False) -> Answer:
         """A request that has passed the tokenizer, and stays on its way to the scheduler."""
         self.rank.requests.hold()
         target = self.rank.requests.submitted + 1
-        answer = self.send(token_ids(prompt), tokens)
+        answer = self.send(token_ids(prompt), tokens, grammar=grammar)
         self._until(lambda: self.rank.requests.submitted >= target, "the request leaves the tokenizer")
         return answer
 
@@ -204,10 +216,10 @@ class Drive:
         if not self.rank.requests.in_flight:
             self.rank.requests.release()
 
-    def park(self, prompt: int, tokens: int) -> Answer:
+    def park(self, prompt: int, tokens: int, *, grammar: bool = False) -> Answer:
         """A request that the paused tokenizer keeps: the scheduler does not get it."""
         came = self.rank.requests.submitted
-        answer = self.send(token_ids(prompt), tokens)
+        answer = self.send(token_ids(prompt), tokens, grammar=grammar)
         time.sleep(_PARK_SECONDS)
         if self.rank.requests.submitted > came:
             raise DepartedError("the request was to wait at the tokenizer, and reached the scheduler")
@@ -217,16 +229,19 @@ class Drive:
         """`abort_request` of the last request."""
         self._post("/abort_request", rid=self.answers[-1].rid).raise_for_status()
 
-    def send(self, ids: list[int], tokens: int) -> Answer:
+    def send(self, ids: list[int], tokens: int, *, grammar: bool = False) -> Answer:
         """A greedy request for `tokens` tokens after these; the answer fills as they come."""
         self._sent += 1
         answer = Answer(ids, tokens, f"driven-{self._sent}", self._stepped)
-        sampling = {"max_new_tokens": tokens, "temperature": 0, "ignore_eos": True}
-        body = {"input_ids": ids, "sampling_params": sampling, "stream": True, "rid": answer.rid}
-        arguments = (self.server.url + "/generate", body)
-        threading.Thread(target=answer.read, args=arguments, daemon=True).start()
+        sampling: dict[str, object] = {"max_new_tokens": tokens, "temperature": 0, "ignore_eos": True}
+        if grammar:
+            sampling["regex"] = answer.rid  # one that is in no cache; the tiny model's backend does not read it
+        self._generate(answer, {"input_ids": ids, "sampling_params": sampling, "stream": True, "rid": answer.rid})
         self.answers.append(answer)
         return answer
+
+    def _generate(self, answer: Answer, body: dict[str, object]) -> None:
+        answer.begin(self.server.url + "/generate", body)
 
     # ---- the trainer
 
@@ -283,22 +298,33 @@ class Drive:
 
     def end_all(self) -> None:
         """Abort what runs, resume, and empty every tier; the weights stay."""
-        self.rank.restore()
+        self._restore()
         self._post("/abort_request", rid="", abort_all=True)
         self._send("/continue_generation", {})
         self._until(lambda: all(answer.done.is_set() for answer in self.answers), "all requests have ended")
         self.answers.clear()
         if self.server.options.storage:
-            self.rank.wait_idle(WAIT_SECONDS)
+            self._wait_idle()
             self.clear_storage()
-        self.rank.wait_idle(WAIT_SECONDS)
+        self._wait_idle()
         self._until(lambda: self._post("/flush_cache?timeout=0").ok, "a flush succeeds")
+
+    def _restore(self) -> None:
+        for rank in self._ranks:
+            rank.restore()
+
+    def _wait_idle(self) -> None:
+        for rank in self._ranks:
+            rank.wait_idle(WAIT_SECONDS)
 
     # ---- how a move is made
 
     def _post(self, path: str, **body: object) -> requests.Response:
+        return self._post_to(self.server.url, path, **body)
+
+    def _post_to(self, url: str, path: str, **body: object) -> requests.Response:
         try:
-            return requests.post(self.server.url + path, json=body, timeout=WAIT_SECONDS)
+            return requests.post(url + path, json=body, timeout=WAIT_SECONDS)
         except requests.RequestException as error:
             raise DepartedError(f"{path.strip('/')} got no answer: {error}") from error
 

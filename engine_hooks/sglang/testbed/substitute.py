@@ -16,7 +16,7 @@ from sglang.srt.mem_cache.pool_host import base, mha, mla
 from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 from sglang.srt.runtime_context import get_parallel
 
-from engine_hooks.sglang.testbed import copies, streams
+from engine_hooks.sglang.testbed import copies, grammars, streams
 from engine_hooks.sglang.testbed.control import (
     SPIN_VARIABLE,
     Gate,
@@ -38,6 +38,7 @@ _RECEIVER = "sglang.srt.managers.scheduler_components.request_receiver.Scheduler
 _L2_ENGINE = "sglang.srt.mem_cache.l2_transfer.L2TransferEngine"
 _HOST_POOL = "sglang.srt.mem_cache.pool_host.base.HostKVCache"
 _MOONCAKE = "sglang.srt.distributed.device_communicators.mooncake_transfer_engine.MooncakeTransferEngine"
+_GRAMMARS = "sglang.srt.constrained"
 _KV_CLASS = "sglang.srt.disaggregation.utils.get_kv_class"
 _STORAGE = "sglang.srt.mem_cache.storage.backend_factory.StorageBackendFactory"
 
@@ -99,6 +100,11 @@ class Substitute:
             f"{_STORAGE}.create_backend": (self._gate_storage, HookType.AFTER),
             _MOONCAKE: (LoopbackTransferEngine, HookType.REPLACE),
             f"{_MOONCAKE}.batch_transfer_sync": (self._send_kv, HookType.AROUND),
+            f"{_GRAMMARS}.grammar_manager.GrammarManager.__init__": (grammars.supply, HookType.AFTER),
+            f"{_GRAMMARS}.base_grammar_backend.BaseGrammarBackend._init_value_dispatch": (
+                self._compile,
+                HookType.AROUND,
+            ),
             _KV_CLASS: (_indices_on_host, HookType.AFTER),
             f"{_RECEIVER}.recv_requests": (self._intake.receive, HookType.AROUND),
             f"{_SCHEDULER}.ingest_requests": (self._intake.ingest, HookType.AROUND),
@@ -147,6 +153,9 @@ class Substitute:
             return send(*args, **kwargs)
         finally:
             gate.leave()
+
+    def _compile(self, compiled: Callable[..., object], *args: object, **kwargs: object) -> object:
+        return grammars.compile_through(self._gates[Kind.GRAMMAR], lambda: compiled(*args, **kwargs))
 
     def _gate_storage(self, backend: object, *_args: object, **_kwargs: object) -> None:
         for kind, refusals in _REFUSALS.items():

@@ -5,6 +5,7 @@ Each method ends quietly where it has seen the violation, and raises where the e
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from engine_hooks.sglang.testbed.drive import NEW_VERSION, OLD_VERSION, Answer, DepartedError, Drive
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 _COMPARED_TOKENS = 16
 _ANSWER_SECONDS = 2.0
+_POLL_SECONDS = 0.01
 _NOT_FLUSHED = "not flushed"
 """What SGLang says of an update whose flush was refused
 (`srt/managers/scheduler_components/weight_updater.py:flush_cache_after_weight_update`)."""
@@ -97,6 +99,19 @@ class Witness(Drive):
         self.seen.append(f"success, and storage has {len(pages)} files from before the update")
 
     # ---- of requests and the engine itself
+
+    def answers_while_paused(self, tokens: int = 16, seconds: float = 10.0) -> None:
+        """Let go, and nobody continues: the last request gets `tokens` more tokens all the same, within `seconds`."""
+        answer = self.answers[-1]
+        before = len(answer.output_ids)
+        self.let_go()
+        deadline = time.monotonic() + seconds
+        while len(answer.output_ids) < before + tokens:
+            if time.monotonic() > deadline:
+                more = len(answer.output_ids) - before
+                raise DepartedError(f"while paused, the request got {more} more tokens in {seconds:g} s")
+            time.sleep(_POLL_SECONDS)
+        self.seen.append(f"paused, and never continued: the request got {tokens} tokens and more")
 
     def abort_has_no_effect(self, passes: int = 200) -> None:
         """The aborted request is not answered while paused, and after continue it runs to its end."""
