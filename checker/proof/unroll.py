@@ -207,13 +207,13 @@ def disabled(action: Action) -> BoolTerm:
 def _matters(choice: Choice, term: Term) -> BoolTerm:
     """Where the value of a term may depend on a choice: all but the branches that it is not in."""
     if choice.full_name not in free_names(term):
-        return z3.BoolVal(False)
+        return z3.BoolVal(val=False)
     if z3.is_app_of(term, z3.Z3_OP_ITE):
         test, then, otherwise = term.children()
         branches = ite(test, _matters(choice, then), _matters(choice, otherwise))
         return disj(_matters(choice, test), branches)
     if not term.num_args():
-        return z3.BoolVal(True)
+        return z3.BoolVal(val=True)
     return disj(*(_matters(choice, part) for part in term.children()))
 
 
