@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +14,7 @@ from checker.reproduce.chosen import counterexamples, drivable, remedies_of
 from checker.reproduce.results import Outcome, Reproduction
 from checker.reproduce.run import Place, reproduce
 from checker.reproduce.schedule import Schedule
+from checker.reproduce.write import module
 from checker.verify import Request, verify
 from spec.profile import Profile, load_profile
 
@@ -32,12 +36,17 @@ def reproduced(
     where: Place, name: str | Profile, loop: str, *properties: str, remedies: tuple[str, ...] = ()
 ) -> list[Reproduction]:
     """What becomes of the counterexamples of a profile in mode retract, on engines with these remedies."""
+    return list(reproduce(schedules(name, loop, *properties, remedies=remedies), RUNS, where))
+
+
+def schedules(name: str | Profile, loop: str, *properties: str, remedies: tuple[str, ...] = ()) -> list[Schedule]:
+    """Those counterexamples. Each of them can be driven."""
     profile = load_profile(name) if isinstance(name, str) else name
     request = Request(profile, properties=properties, loops=(loop,), modes=("retract",), workers=1)
     engine = remedies_of(profile, remedies)
     found = [drivable(group, profile, engine) for group in counterexamples(verify(request).results)]
     assert [one for one in found if not isinstance(one, Schedule)] == []
-    return list(reproduce([one for one in found if isinstance(one, Schedule)], RUNS, where))
+    return [one for one in found if isinstance(one, Schedule)]
 
 
 @pytest.mark.parametrize("loop", ["normal", "overlap"])
@@ -126,3 +135,20 @@ def test_kv_that_is_under_way_at_the_pause(loop: str, where: Place) -> None:
     assert found.reason.endswith("is reaped by no paused step")
     assert (found.departure, found.confirmed) == ("", RUNS)
     assert 'land("pd_send")' in found.schedule
+
+
+def test_kv_that_arrives_where_the_queues_are_looked_at(where: Place) -> None:
+    (found,) = reproduced(where, with_kv_under_way("decode"), "decode-normal", FOUNDING, remedies=(DRAINS,))
+    assert (found.outcome, found.confirmed) == (Outcome.NOT_REPRODUCED, 0)
+    assert found.departure.endswith("flush_stays_refused(): all had landed, and flush 1 of 20 was granted")
+
+
+def test_the_file_that_is_written_of_a_worker_and_of_a_pipeline(tmp_path: Path) -> None:
+    """It starts the peer of the worker and the stages of the pipeline itself."""
+    file = tmp_path / "test_written.py"
+    chosen = [*schedules("sglang-0.5.23-decode", "decode-normal", FOUNDING)]
+    chosen += schedules("sglang-0.5.23-no-flag", "pp", RUN)
+    file.write_text(module(chosen))
+    alone = [sys.executable, "-m", "pytest", "-q", "-p", "no:quiesce", "-p", "no:cacheprovider", file.name]
+    tested = subprocess.run(alone, check=False, capture_output=True, text=True, cwd=tmp_path)
+    assert "2 passed" in tested.stdout, tested.stdout
