@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,11 @@ from harness import Models
 from checker.reproduce.chosen import counterexamples, drivable, remedies_of
 from checker.reproduce.results import Outcome, Reproduction
 from checker.reproduce.run import Place, reproduce
-from checker.reproduce.schedule import Schedule
+from checker.reproduce.schedule import Schedule, Setup
 from checker.reproduce.write import module
 from checker.verify import Request, verify
+from engine_hooks.sglang.testbed.drive import token_ids
+from engine_hooks.sglang.testbed.pair import begin
 from spec.profile import Profile, load_profile
 
 if TYPE_CHECKING:
@@ -152,3 +155,30 @@ def test_the_file_that_is_written_of_a_worker_and_of_a_pipeline(tmp_path: Path) 
     alone = [sys.executable, "-m", "pytest", "-q", "-p", "no:quiesce", "-p", "no:cacheprovider", file.name]
     tested = subprocess.run(alone, check=False, capture_output=True, text=True, cwd=tmp_path)
     assert "2 passed" in tested.stdout, tested.stdout
+
+
+CHUNK, LONG = 64, 400
+"""Tokens of a chunk, and of a prompt of many chunks."""
+
+
+@pytest.mark.parametrize("remedies", [(), ("pp-honours-pause",)])
+def test_a_retract_between_the_chunks_of_a_prefill(remedies: tuple[str, ...], where: Place) -> None:
+    """Fault 6 of the testbed: the token of a chunk that was under way leads the answer, and shifts it by one.
+
+    The spec has no chunks, so no counterexample leads here: the driver alone does.
+    """
+    setup = Setup("pp", storage=False, arguments=(("chunked_prefill_size", CHUNK),), remedies=remedies)
+    with ExitStack() as engines:
+        drive = begin(engines, where.options(setup), where.new)
+        wanted = drive.send(token_ids(LONG), 8).wait().output_ids
+        for passes in (1, 4):
+            drive.reset()
+            drive.hold()
+            answer = drive.request(LONG, 8)
+            drive.run_pass(passes)
+            drive.pause("retract")
+            drive.continue_()
+            drive.let_go()
+            got = answer.wait().output_ids
+            assert (got == wanted) is bool(remedies)
+            assert (got[1:] == wanted[:-1]) is (not remedies)
