@@ -163,8 +163,13 @@ KEPT: dict[str, tuple[Callable[[Witness], None], str]] = {
     "versions_split": (updated_and_clear, "both say 'new'"),
     "storage_keeps_old_pages": (updated_and_clear, "no page from before the update"),
     "retracted_request_is_turned_away": (retracted, "the retracted request is queued, and unanswered after 1 s"),
+    "answers_while_paused": (retracted, "while paused, the request got 0 more tokens in 1 s"),
     "watchdog_fires": (paused_and_drained, "not within 1 s: the watchdog fires"),
 }
+
+
+LOOK_ON = {"watchdog_fires", "retracted_request_is_turned_away", "answers_while_paused"}
+"""Those that look on for some time."""
 
 
 @pytest.mark.parametrize("claim", KEPT)
@@ -173,7 +178,7 @@ def test_no_violation_is_seen_where_there_is_none(claim: str, healthy: Witness) 
     prepare, text = KEPT[claim]
     healthy.hold()
     prepare(healthy)
-    keywords = {"seconds": 1.0} if claim in {"watchdog_fires", "retracted_request_is_turned_away"} else {}
+    keywords = {"seconds": 1.0} if claim in LOOK_ON else {}
     with pytest.raises(DepartedError, match=text):
         getattr(healthy, claim)(**keywords)
 

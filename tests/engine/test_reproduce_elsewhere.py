@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,8 +14,11 @@ from harness import Models
 from checker.reproduce.chosen import counterexamples, drivable, remedies_of
 from checker.reproduce.results import Outcome, Reproduction
 from checker.reproduce.run import Place, reproduce
-from checker.reproduce.schedule import Schedule
+from checker.reproduce.schedule import Schedule, Setup
+from checker.reproduce.write import module
 from checker.verify import Request, verify
+from engine_hooks.sglang.testbed.drive import token_ids
+from engine_hooks.sglang.testbed.pair import begin
 from spec.profile import Profile, load_profile
 
 if TYPE_CHECKING:
@@ -32,12 +39,17 @@ def reproduced(
     where: Place, name: str | Profile, loop: str, *properties: str, remedies: tuple[str, ...] = ()
 ) -> list[Reproduction]:
     """What becomes of the counterexamples of a profile in mode retract, on engines with these remedies."""
+    return list(reproduce(schedules(name, loop, *properties, remedies=remedies), RUNS, where))
+
+
+def schedules(name: str | Profile, loop: str, *properties: str, remedies: tuple[str, ...] = ()) -> list[Schedule]:
+    """Those counterexamples. Each of them can be driven."""
     profile = load_profile(name) if isinstance(name, str) else name
     request = Request(profile, properties=properties, loops=(loop,), modes=("retract",), workers=1)
     engine = remedies_of(profile, remedies)
     found = [drivable(group, profile, engine) for group in counterexamples(verify(request).results)]
     assert [one for one in found if not isinstance(one, Schedule)] == []
-    return list(reproduce([one for one in found if isinstance(one, Schedule)], RUNS, where))
+    return [one for one in found if isinstance(one, Schedule)]
 
 
 @pytest.mark.parametrize("loop", ["normal", "overlap"])
@@ -126,3 +138,47 @@ def test_kv_that_is_under_way_at_the_pause(loop: str, where: Place) -> None:
     assert found.reason.endswith("is reaped by no paused step")
     assert (found.departure, found.confirmed) == ("", RUNS)
     assert 'land("pd_send")' in found.schedule
+
+
+def test_kv_that_arrives_where_the_queues_are_looked_at(where: Place) -> None:
+    (found,) = reproduced(where, with_kv_under_way("decode"), "decode-normal", FOUNDING, remedies=(DRAINS,))
+    assert (found.outcome, found.confirmed) == (Outcome.NOT_REPRODUCED, 0)
+    assert found.departure.endswith("flush_stays_refused(): all had landed, and flush 1 of 20 was granted")
+
+
+def test_the_file_that_is_written_of_a_worker_and_of_a_pipeline(tmp_path: Path) -> None:
+    """It starts the peer of the worker and the stages of the pipeline itself."""
+    file = tmp_path / "test_written.py"
+    chosen = [*schedules("sglang-0.5.23-decode", "decode-normal", FOUNDING)]
+    chosen += schedules("sglang-0.5.23-no-flag", "pp", RUN)
+    file.write_text(module(chosen))
+    alone = [sys.executable, "-m", "pytest", "-q", "-p", "no:quiesce", "-p", "no:cacheprovider", file.name]
+    tested = subprocess.run(alone, check=False, capture_output=True, text=True, cwd=tmp_path)
+    assert "2 passed" in tested.stdout, tested.stdout
+
+
+CHUNK, LONG = 64, 400
+"""Tokens of a chunk, and of a prompt of many chunks."""
+
+
+@pytest.mark.parametrize("remedies", [(), ("pp-honours-pause",)])
+def test_a_retract_between_the_chunks_of_a_prefill(remedies: tuple[str, ...], where: Place) -> None:
+    """Fault 6 of the testbed: the token of a chunk that was under way leads the answer, and shifts it by one.
+
+    The spec has no chunks, so no counterexample leads here: the driver alone does.
+    """
+    setup = Setup("pp", storage=False, arguments=(("chunked_prefill_size", CHUNK),), remedies=remedies)
+    with ExitStack() as engines:
+        drive = begin(engines, where.options(setup), where.new)
+        wanted = drive.send(token_ids(LONG), 8).wait().output_ids
+        for passes in (1, 4):
+            drive.reset()
+            drive.hold()
+            answer = drive.request(LONG, 8)
+            drive.run_pass(passes)
+            drive.pause("retract")
+            drive.continue_()
+            drive.let_go()
+            got = answer.wait().output_ids
+            assert (got == wanted) is bool(remedies)
+            assert (got[1:] == wanted[:-1]) is (not remedies)
