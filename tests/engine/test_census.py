@@ -113,7 +113,7 @@ def test_the_protocol_on_a_busy_engine_has_no_violation(engine: Planted, models:
     # 300 tokens and 19 of the 20: the last one's KV is never computed. The tail of a page is not kept.
     engine.wait_metric(19, "quiesce_kv_pages", state="cached")
     assert engine.pages() == {"free": PAGES - 19, "cached": 19, "owned": 0, "unaccounted": 0}
-    assert engine.censuses() > 12
+    assert engine.censuses() > 3  # how many more depends on what the budget leaves
     assert engine.violations() == 0
     assert engine.findings(PROPERTY) == []
     assert engine.metrics().value("quiesce_hook_applied", hook="census") == 1

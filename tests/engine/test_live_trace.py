@@ -59,6 +59,6 @@ def test_what_a_live_engine_does_is_accepted(models: Models, warm: Warm, tmp_pat
     assert asked == [("pause", "retract"), ("defer", ""), ("pause", "in_place")]
     text = b"".join(part.path.read_bytes() for part in trace.parts)
     assert str(PROMPT[:3]).strip("[]").encode() not in text
-    # Small: a paused loop spins, and that is one line, not thousands.
-    assert found.steps > 5 * found.lines
+    # Small: passes of a paused loop that change nothing are one line. More of them would be, did it not rest.
+    assert found.steps > 3 * found.lines
     assert len(gzip.compress(text)) < 200_000

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from harness import PROMPT, REMEDY, Engine, Models, Setup, prompt, rewritten
+from harness import PROMPT, REMEDY, Engine, Models, Setup, prompt, rewritten, wait_until
 
 from engine_hooks.sglang.testbed.server import Server, ServerOptions
 
@@ -84,7 +84,10 @@ def test_a_renamed_method(models: Models, tmp_path: Path) -> None:
         assert engine.metrics().value("quiesce_remedy_active", remedy=REMEDY) == 0
         serve_on(engine, models)
         # What does not need that hook is still watched.
-        assert engine.metrics().value("quiesce_checks_total", property="no-forward-while-paused") > 0
+        wait_until(
+            lambda: engine.metrics().value("quiesce_checks_total", property="no-forward-while-paused"),
+            "forwards are checked",
+        )
         assert engine.metrics().value("quiesce_checks_total", property="paused-flush-succeeds") == 0
 
 

@@ -39,7 +39,7 @@ pytestmark = pytest.mark.engine
 
 ROOT = Path(__file__).resolve().parents[2]
 STUCK = "FlushCannotSucceed"
-LONG = 400
+LONG = 1500
 """Tokens of a request that is not to end by itself while a test looks."""
 PROVOKED = {STUCK, "PausedFlushSucceedsViolated", "UpdateFlushesViolated", "WeightUpdateFailed"}
 """What the founding case fires: that no flush can succeed, that one could not, and what the trainer was answered."""

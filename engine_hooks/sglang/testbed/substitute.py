@@ -110,14 +110,15 @@ class Substitute:
             f"{_SCHEDULER}.ingest_requests": (self._intake.ingest, HookType.AROUND),
             f"{_SCHEDULER}.__init__": (self._scheduler_built, HookType.AFTER),
         }
-        if SPIN_VARIABLE not in os.environ:
-            for without_work in ("on_idle", "_record_scheduler_state_for_paused_engine"):
-                self._hooks[f"{_SCHEDULER}.{without_work}"] = (_rest, HookType.AFTER)
 
     def register(self) -> None:
         """Register every hook with SGLang."""
         for target, (hook, kind) in self._hooks.items():
             HookRegistry.register(target, hook, kind)
+        if SPIN_VARIABLE not in os.environ:
+            # An engine without one of these spins there, and that is all.
+            for without_work in ("on_idle", "_record_scheduler_state_for_paused_engine"):
+                HookRegistry.register(f"{_SCHEDULER}.{without_work}", _rest, HookType.AFTER)
 
     @functools.cached_property
     def _gates(self) -> RankGates:
