@@ -178,7 +178,7 @@ class Infix:
             return self._terms_of_sum(term, room)
         if kind in _TURNED:
             left, relation, right = self._sides(term, positive=positive)
-            return [left, f"{relation} {right}"]
+            return [*_broken(left, room), *hung(f"{relation} ", _broken(right, room - 3))]
         return self._cases(term, room) if kind in _OPENED and positive else [text]
 
     def _cases(self, term: Term, room: int) -> list[str]:
@@ -269,3 +269,17 @@ def _better_turned(term: Term) -> bool:
     parts = flat(term)
     losing = sum(z3.is_not(p) or p.decl().kind() in _TURNED for p in parts)
     return bool(z3.is_or(term)) or losing * 2 > len(parts)
+
+
+def _broken(side: str, room: int) -> list[str]:
+    """A side of a comparison; one that is too long has each of its summands on a line."""
+    if len(side) <= room:
+        return [side]
+    lines, depth = [""], 0
+    for word in side.split(" "):
+        if word in ("+", "-") and not depth:
+            lines.append(word)
+        else:
+            lines[-1] += f" {word}" if lines[-1] else word
+        depth += word.count("(") - word.count(")")
+    return lines

@@ -200,18 +200,21 @@ def test_a_trace_is_told_with_actors_and_places(itf):
     page = traces.playback("t", traces.read_itf("t", itf.encode()), Source())
     assert page.title == "paused-flush-succeeds is refuted"
     assert page.lanes == ["client", "trainer", "tokenizer", "scheduler", "device", "storage"]
-    # Which of the flushes is refused is the solver's choice.
-    assert page.steps[2].sentence in (
+    told = {s.sentence: (s.actor, s.repeats) for s in page.steps}
+    # There are several minimal runs: of which ledger, and which of the flushes is refused, is the solver's choice.
+    assert next(iter(told)).startswith("a request arrives and is queued (")
+    assert told["pause_generation(mode=retract)"] == ("trainer", False)
+    refused = {
         "flush_cache is refused: the gate is closed",
         "update_weights(flush_cache=True): loaded, but its one flush is refused, success=False",
-    )
-    assert [(s.actor, s.sentence, s.repeats) for s in page.steps] == [
-        ("client", "a request arrives and is queued (256 uncached tokens)", False),
-        ("trainer", "pause_generation(mode=retract)", False),
-        ("trainer", page.steps[2].sentence, False),
-        ("storage", "the storage completes a prefetch entry (query)", False),
-    ]
-    assert [(c.ledger, c.stuck) for c in page.charts] == [("prefetch", True)]
+    }
+    assert len(refused & set(told)) == 1
+    (chart,) = (chart for chart in page.charts if chart.stuck)
+    last = {
+        "prefetch": ("the storage completes a prefetch entry (query)", ("storage", False)),
+        "write_through": ("the device completes a write_through entry (submitted)", ("device", False)),
+    }
+    assert list(told.items())[-1] == last[chart.ledger]
     assert page.ending == ["And so it stays: the last state repeats for ever."]
 
 
