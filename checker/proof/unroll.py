@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import z3
@@ -196,12 +197,24 @@ def _closes(
 
 def disabled(action: Action) -> BoolTerm:
     """Implies not ENABLED <<A>>_vars: the guard is false, or all choices there are change as little as the witness."""
-    only = [neg(disj(*(action.at_witness(_matters(c, u)) for u in action.updates.values()))) for c in action.choices]
+    unfree: dict[str, BoolTerm] = {}  # of the choices that come later: where they matter
+    for c in reversed(action.choices):
+        ranges = (bound for later in action.choices if later.full_name in unfree for bound in _range_of(later, c))
+        matters = [_matters(c, u) for u in action.updates.values()]
+        unfree[c.full_name] = action.at_witness(disj(*matters, *(unfree[name] for name in ranges)))
     single = [
-        disj(free, action.at_witness(c.low) == action.at_witness(c.high)) if c.high is not None else free
-        for c, free in zip(action.choices, only, strict=True)
+        disj(neg(unfree[c.full_name]), action.at_witness(c.low) == action.at_witness(c.high))
+        if c.high is not None
+        else neg(unfree[c.full_name])
+        for c in action.choices
     ]
     return disj(neg(action.guard), conj(neg(action.enabled), *single))
+
+
+def _range_of(later: Choice, choice: Choice) -> Iterator[str]:
+    """The later choice, where its range depends on this one: then what matters of it matters of both."""
+    if any(choice.full_name in free_names(bound) for bound in (later.low, later.high) if bound is not None):
+        yield later.full_name
 
 
 def _matters(choice: Choice, term: Term) -> BoolTerm:

@@ -223,6 +223,18 @@ def test_a_pick_without_end_disables_nothing_but_where_it_matters(always: bool) 
     assert (run is None) is always
 
 
+def _through(s: Draft) -> None:
+    s.x += s.choose("two", high=s.choose("one", high=5))
+
+
+def test_a_pick_that_only_another_range_reads_matters_too() -> None:
+    # At the witness of the first the second has one value; with another first it has more, and x rises.
+    spec = toy([F, X], Rule("Go", WEAK, _through))
+    claim = LeadsTo(TRUE, X.now > 0)
+    assert refute_by_lasso(Unrolling(System(spec)), claim) is None
+    assert decide(spec, claim).verdict.value == "unknown"
+
+
 W, H = counter("w"), counter("h")
 
 
