@@ -99,16 +99,32 @@ Problem = tuple[tuple[str, ...], str]
 _MOVES_OF = {"launch": "load_back", "process": "write_through", "retry": "", "record": ""}
 
 
+# Whose moves start no entry of another ledger in the model.
+_START_NOTHING = {
+    "schedule": "an admission",
+    "process": "a result that is processed",
+    "launch": "a launch",
+    "device": "a device",
+    "storage": "a storage",
+    "peer": "a peer",
+    "compiler": "a compiler",
+}
+
+
 def problems(profile: Profile) -> Iterator[Problem]:
     """What is said and would do nothing, or less than it says: where it stands, and what is wrong with it."""
     steps = [(("loops", name, key), getattr(loop, key)) for name, loop in profile.loops.items() for key in _PASSES]
     steps += [(("pause", name, "steps"), mode.steps) for name, mode in profile.pause.items()]
     for keys, names in steps:
         yield from ((keys, text) for step in names if (text := _of_step(profile, *split(step))))
+        plain = [split(step)[0] for step in names]
+        yield from ((keys, f"{one} stands twice") for one in dict.fromkeys(plain) if plain.count(one) > 1)
     for name, ledger in profile.ledgers.items():
         for move in ledger.moves:
-            if move.by == "schedule" and move.starts:
-                yield ("ledgers", name, "moves"), "an admission starts nothing"
+            if move.by in _START_NOTHING and move.starts:
+                yield ("ledgers", name, "moves"), f"{_START_NOTHING[move.by]} starts nothing"
+            if move.fragments and not move.starts:
+                yield ("ledgers", name, "moves"), "fragments says how many are started, and nothing is: needs starts"
             if _MOVES_OF.get(move.by, name) != name:
                 yield ("ledgers", name, "moves"), f"{move.by} makes no move of this ledger"
     yield from _of_controls_problems(profile)

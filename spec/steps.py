@@ -116,7 +116,7 @@ class Steps(ABC):
 
     def parts(self, s: Draft, ledger: Ledger, count: NatTerm) -> NatTerm:
         """Of how many fragments so many entries are: one and more each. How often a node is split is not modelled."""
-        more = s.choose(f"{ledger.name}_split", meaning="fragments beyond the first of each node")
+        more = s.choose(s.unpicked(f"{ledger.name}_split"), meaning="fragments beyond the first of each node")
         return total(count, ite(count > 0, more, nat(0)))
 
     def go_on(self, s: Draft, ledger: Ledger, count: NatTerm) -> None:

@@ -54,11 +54,27 @@ def counterexamples(results: Iterable[Result]) -> Iterator[list[Result]]:
         yield list(group)
 
 
+_STARTED = {"write_through", "load_back", "backup", "prefetch", "grammar"}
+"""The ledgers of the engines that the testbed starts, besides those of workers (`pd_*`)."""
+
+
+def _not_started(profile: Profile) -> str | None:
+    """What an engine of this profile has that none of the testbed has; None where there is nothing."""
+    if profile.configuration.host_mode != "cache":
+        return f"host_mode {profile.configuration.host_mode!r}"
+    more = [name for name in profile.ledgers if name not in _STARTED and not name.startswith("pd_")]
+    if more:
+        return f"the ledger {more[0]}"
+    return f"the cache {next(iter(profile.tiers))}" if profile.tiers else None
+
+
 def drivable(group: Sequence[Result], profile: Profile, remedies: Sequence[str]) -> Schedule | Undriven:
     """The shortest of a group that the testbed can drive; else the shortest, and why it cannot."""
     for name in profile.applied:
         if name not in _with_hooks(profile):
             return group[0], f"{name} is a variant of the profile without a hook, so no engine is started with it"
+    if (lacks := _not_started(profile)) is not None:
+        return group[0], f"the testbed starts no engine with {lacks}"
     reasons = []
     for result in group:
         try:

@@ -125,6 +125,26 @@ def test_no_engine_is_started_with_a_variant_that_is_no_hook() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("more", "lacks"),
+    [
+        ("offload", "the ledger offload"),
+        ("buffer", "host_mode 'buffer_only'"),
+        ("caches", "the cache session"),
+        ("dllm", "host_mode 'none'"),
+        ("hisparse", "host_mode 'none'"),
+        ("lmcache", "host_mode 'none'"),
+    ],
+)
+def test_no_engine_is_started_of_another_configuration(more: str, lacks: str) -> None:
+    """What was confirmed would be of an ordinary engine, under the name of a profile that none has."""
+    result = found(step("Pause"))
+    assert drivable([result], load_profile(f"sglang-0.5.23-{more}"), ()) == (
+        result,
+        f"the testbed starts no engine with {lacks}",
+    )
+
+
 def test_an_engine_is_started_with_a_variant_that_is_a_hook() -> None:
     profile = load_profile("sglang-0.5.23-grammar")
     assert remedies_of(profile, ["grammar-while-paused"]) == ("grammar-while-paused",)

@@ -264,3 +264,37 @@ def test_an_unknown_name_lists_the_valid_ones(kind, call):
     with pytest.raises(UnknownNameError, match=f"unknown {kind} .*did you mean|valid names") as caught:
         call()
     assert caught.value.valid
+
+
+_FROM_READY = '{ from = "ready", to = "retired", by = "reap", starts = "backup", fragments = true,'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "problem"),
+    [
+        (
+            _FROM_READY,
+            _FROM_READY.replace('"reap"', '"process"'),
+            "ledgers.write_through.moves",
+            "a result that is processed starts nothing",
+        ),
+        (
+            _FROM_READY,
+            _FROM_READY.replace('starts = "backup", ', ""),
+            "ledgers.write_through.moves",
+            "fragments says how many are started, and nothing is: needs starts",
+        ),
+        (
+            'running = ["reap", "retry", "schedule", "launch", "process"]',
+            'running = ["reap", "retry", "reap", "schedule", "launch", "process"]',
+            "loops.normal.running",
+            "reap stands twice",
+        ),
+    ],
+)
+def test_what_would_do_nothing_or_less_than_it_says_is_refused(tmp_path, old, new, key, problem):
+    assert old in BASE
+    with pytest.raises(ProfileError) as caught:
+        load_profile(write(tmp_path, BASE.replace(old, new, 1)))
+    assert (caught.value.key, caught.value.problem) == (key, problem)
+    assert caught.value.line is not None
