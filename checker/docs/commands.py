@@ -69,8 +69,10 @@ def makers() -> Mapping[str, Maker]:
 
 
 def _commands() -> Iterator[str]:
+    # Beneath the group, as when it is called: a command keeps the help option of its first context.
+    group = click.Context(main, info_name="checker", **main.context_settings)
     for name, command in sorted(main.commands.items()):
-        context = click.Context(command, info_name=f"checker {name}", max_content_width=_WIDTH, terminal_width=_WIDTH)
+        context = click.Context(command, group, name, max_content_width=_WIDTH, terminal_width=_WIDTH)
         yield f"### checker {name}"
         yield f"```text\n{command.get_help(context)}\n```"
 
