@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -116,5 +115,4 @@ def source_of(profile: Profile) -> str:
     """Where the profile comes from: bundled with this package, extracted from a source, or a file of the user's."""
     if profile.name in bundled_profiles() and profile.path == bundled_path(profile.name):
         return "bundled"
-    # It was read from a package's folder.
-    return "extracted" if Path(profile.path).is_dir() else "file"
+    return "extracted" if profile.extracted else "file"

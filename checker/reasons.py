@@ -269,7 +269,7 @@ def _apart(case: Case) -> Reason:
         "events": "the ranks consume different numbers of events in one pass",
         "entries": "an entry is made on one rank only",
         "batch": "one rank has ended a request by its own clock",
-        "update": "an update begins while the other rank's forward is on its device",
+        "update": "an update begins while the forward of another rank is on its device",
     }
     return Reason(texts[case.about], None)
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from checker.results import Result, TraceStep
+from spec.peers import FIRST_PEER
 
 _SENTENCES: Mapping[str, str] = {
     "Arrive": "a request arrives and is queued",
@@ -100,7 +101,7 @@ _QUIET = (
     "forward_busy",
 )
 _DONE = re.compile(r"\w+Done\((\w+)\.(\w+)\)")
-_PEER = re.compile(r"Peer([34])(?=\w)")
+_PEER = re.compile(r"Peer(\d?)(?=[A-Z])")
 _HELP = "continue_generation, an abort or another request"
 
 
@@ -143,13 +144,12 @@ def sentence(step: TraceStep, result: Result) -> str:
     if done := _DONE.fullmatch(step.action):
         text = f"the {step.actor} completes a {done[1]} entry ({done[2]})"
     else:
-        action, peer = step.action, "the other rank"
-        if numbered := _PEER.match(action):
-            action, peer = _PEER.sub("Peer", action), f"rank {numbered[1]}"
-        plain = _SENTENCES.get(action.split("(")[0], step.action)
-        text = (
-            _SENTENCES.get(action, plain).replace("{mode}", str(result.configuration["mode"])).replace("{peer}", peer)
-        )
+        numbered = _PEER.match(step.action)
+        action = _PEER.sub("Peer", step.action)
+        text = _SENTENCES.get(action, _SENTENCES.get(action.split("(")[0], step.action))
+        # The first of the other ranks has no number in its names.
+        rank = (numbered and numbered[1]) or str(FIRST_PEER)
+        text = text.replace("{mode}", str(result.configuration["mode"])).replace("{peer}", f"rank {rank}")
     told = [_CHOICES[key].format(n=value) for key, value in step.choices.items() if key in _CHOICES]
     return f"{text} ({', '.join(told)})" if told else text
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from spec.checks_concerns import added_references, gates_of_controls, problems
 from spec.errors import ProfileError
-from spec.facts import LedgerFacts
+from spec.facts import ACTORS, LedgerFacts
 from spec.schema import line_of
 from spec.split import CONDITIONS, split
 
@@ -24,8 +24,6 @@ _LEDGERS = ("write_through", "load_back", "backup", "prefetch")
 _STORED = ("backup", "prefetch")
 _GATES = ("flush", "deferred_flush")
 _EVENTS = ("arrive", "process", "queue", "requeue")
-ACTORS = {"device": "DeviceDone", "storage": "StorageDone", "peer": "PeerDone", "compiler": "CompilerDone"}
-"""Who moves entries outside the loop, each with the name of its actions."""
 
 
 def check(profile: Profile, text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from spec.facts import ACTORS
 from spec.split import split
 
 if TYPE_CHECKING:
@@ -100,15 +101,7 @@ _MOVES_OF = {"launch": "load_back", "process": "write_through", "retry": "", "re
 
 
 # Whose moves start no entry of another ledger in the model.
-_START_NOTHING = {
-    "schedule": "an admission",
-    "process": "a result that is processed",
-    "launch": "a launch",
-    "device": "a device",
-    "storage": "a storage",
-    "peer": "a peer",
-    "compiler": "a compiler",
-}
+_START_NOTHING = {"schedule", "process", "launch", *ACTORS}
 
 
 def problems(profile: Profile) -> Iterator[Problem]:
@@ -122,7 +115,7 @@ def problems(profile: Profile) -> Iterator[Problem]:
     for name, ledger in profile.ledgers.items():
         for move in ledger.moves:
             if move.by in _START_NOTHING and move.starts:
-                yield ("ledgers", name, "moves"), f"{_START_NOTHING[move.by]} starts nothing"
+                yield ("ledgers", name, "moves"), f"a move by {move.by} starts nothing"
             if move.fragments and not move.starts:
                 yield ("ledgers", name, "moves"), "fragments says how many are started, and nothing is: needs starts"
             if _MOVES_OF.get(move.by, name) != name:

@@ -35,6 +35,10 @@ class PauseMode:
     steps: tuple[str, ...]
 
 
+ACTORS = {"device": "DeviceDone", "storage": "StorageDone", "peer": "PeerDone", "compiler": "CompilerDone"}
+"""Who moves entries outside the loop, each with the name of its actions."""
+
+
 @dataclass(frozen=True)
 class Move:
     """One move of a ledger's entries. `by` is a primitive (moves all) or an actor outside (moves the first)."""

@@ -93,6 +93,11 @@ class Profile:
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     path: str = field(default="", compare=False)
 
+    @property
+    def extracted(self) -> bool:
+        """Whether it was read from the source of an engine, whose package's folder is its path."""
+        return Path(self.path).is_dir()
+
     def configurations(self, loops: Iterable[str] = (), modes: Iterable[str] = ()) -> list[Configuration]:
         """Every combination, of these loops and modes only where given. Raises UnknownNameError."""
         matrix = self.configuration

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from spec.checks import ACTORS
 from spec.concern import EVENT_LOOP, Rule
 from spec.concerns import concerns_of
-from spec.facts import Configuration, Move
+from spec.facts import ACTORS, Configuration, Move
 from spec.ledger import Ledger
 from spec.profile import Profile
 from spec.requests import MarkedRequest

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import combinations
 
-from spec.checks import ACTORS
 from spec.concern import Part
+from spec.facts import ACTORS
 from spec.ledger import RETIRED, Ledger
 from spec.protocol import Protocol
 from spec.split import split

@@ -7,7 +7,7 @@ from itertools import chain, islice
 
 from checker.decide.decided import KNOWN, Decided, Trail, refuted
 from checker.proof.interpreter import Step, Value
-from checker.proof.liveness import Gap, LeadsToSearch, prove_finitely_often
+from checker.proof.liveness import Gap, LeadsToSearch, prove_finitely_often, prove_leads_to
 from checker.proof.obligations import Proof
 from checker.proof.refute import (
     Refutation,
@@ -84,7 +84,7 @@ def _leads_to(claim: LeadsTo, piece: Slice, trail: Trail) -> tuple[Proof | Gap, 
     refutation = refute_by_lasso(piece.unrolling, claim)
     if refutation:
         return found, refutation
-    return LeadsToSearch(piece.system, claim, piece.ordered, trail.rank).attempt(slice(0, None)), None
+    return prove_leads_to(piece.system, claim, piece.ordered), None
 
 
 def _stuck(claim: LeadsTo, piece: Slice, trail: Trail, lemmas: Sequence[BoolTerm]) -> Refutation | None:

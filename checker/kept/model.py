@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from importlib.resources import files
-from pathlib import Path
 
 import msgspec
 
@@ -101,7 +100,7 @@ def load_kept(profile: Profile, seed: int) -> Kept | None:
     A file that cannot be read or is broken keeps nothing: what it saves is time.
     With remedies that have no file of their own it is that of the profile without them: most is the same in both.
     """
-    if profile.path != bundled_path(profile.name) and not Path(profile.path).is_dir():
+    if profile.path != bundled_path(profile.name) and not profile.extracted:
         return None
     folder = files("checker") / "kept"
     for name in (file_name(profile), f"{profile.name}.json"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import z3
@@ -199,9 +198,9 @@ def disabled(action: Action) -> BoolTerm:
     """Implies not ENABLED <<A>>_vars: the guard is false, or all choices there are change as little as the witness."""
     unfree: dict[str, BoolTerm] = {}  # of the choices that come later: where they matter
     for c in reversed(action.choices):
-        ranges = (bound for later in action.choices if later.full_name in unfree for bound in _range_of(later, c))
+        ranged = [later.full_name for later in action.choices if later.full_name in unfree and _bounded_by(later, c)]
         matters = [_matters(c, u) for u in action.updates.values()]
-        unfree[c.full_name] = action.at_witness(disj(*matters, *(unfree[name] for name in ranges)))
+        unfree[c.full_name] = action.at_witness(disj(*matters, *(unfree[name] for name in ranged)))
     single = [
         disj(neg(unfree[c.full_name]), action.at_witness(c.low) == action.at_witness(c.high))
         if c.high is not None
@@ -211,10 +210,9 @@ def disabled(action: Action) -> BoolTerm:
     return disj(neg(action.guard), conj(neg(action.enabled), *single))
 
 
-def _range_of(later: Choice, choice: Choice) -> Iterator[str]:
-    """The later choice, where its range depends on this one: then what matters of it matters of both."""
-    if any(choice.full_name in free_names(bound) for bound in (later.low, later.high) if bound is not None):
-        yield later.full_name
+def _bounded_by(later: Choice, choice: Choice) -> bool:
+    """Whether the range of the later choice depends on this one: then what matters of it matters of both."""
+    return any(choice.full_name in free_names(bound) for bound in (later.low, later.high) if bound is not None)
 
 
 def _matters(choice: Choice, term: Term) -> BoolTerm:

@@ -20,9 +20,8 @@ import z3
 from checker.replay.differences import LOST
 from checker.translate import to_python
 from engine_hooks.trace import STATE_FIELDS
-from spec.checks import ACTORS
 from spec.errors import QuiesceError
-from spec.facts import Configuration
+from spec.facts import ACTORS, Configuration
 from spec.profile import Profile
 from spec.protocol import Protocol
 from spec.terms import BoolTerm, NatTerm, Term, conj, constants, disj, implies, nat, neg, same, total

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from spec.peers import FIRST_PEER
+
 _KNOWN: Mapping[str, str] = {
     "waiting": "requests that wait in the queue",
     "running": "requests in the running batch",
@@ -66,14 +68,8 @@ _KNOWN: Mapping[str, str] = {
     "kv_ended": "requests that have ended and stand in the batch",
     "kv_twice": "pages that were freed twice",
     "freed_in_use": "pages were freed while an entry copied them",
-    "peer_done": "copies that are done on the other rank and not yet retired",
-    "peer_lacks": "entries that the other rank does not have",
-    "peer_short": "requests that the other rank has ended by its own clock",
-    "peer_forward": "the other rank's forward is on its device",
     "entered": "collectives that this rank has entered",
-    "peer_entered": "collectives that the other rank has entered",
     "consumed": "events that this rank has consumed",
-    "peer_consumed": "events that the other rank has consumed",
 }
 # The stages of the ledgers of bundled profiles: what ends with one is the counter of a ledger.
 STAGES = (
@@ -81,12 +77,12 @@ STAGES = (
     "|found|storing"
 )
 _PATTERNS: Sequence[tuple[re.Pattern[str], str]] = (
-    (re.compile(r"peer(\d)_entered"), "collectives that rank {0} has entered"),
-    (re.compile(r"peer(\d)_consumed"), "events that rank {0} has consumed"),
-    (re.compile(r"peer(\d)_done"), "copies that are done on rank {0} and not yet retired"),
-    (re.compile(r"peer(\d)_lacks"), "entries that rank {0} does not have"),
-    (re.compile(r"peer(\d)_short"), "requests that rank {0} has ended by its own clock"),
-    (re.compile(r"peer(\d)_forward"), "the forward of rank {0} is on its device"),
+    (re.compile(r"peer(\d?)_entered"), "collectives that rank {0} has entered"),
+    (re.compile(r"peer(\d?)_consumed"), "events that rank {0} has consumed"),
+    (re.compile(r"peer(\d?)_done"), "copies that are done on rank {0} and not yet retired"),
+    (re.compile(r"peer(\d?)_lacks"), "entries that rank {0} does not have"),
+    (re.compile(r"peer(\d?)_short"), "requests that rank {0} has ended by its own clock"),
+    (re.compile(r"peer(\d?)_forward"), "the forward of rank {0} is on its device"),
     (re.compile(r"mark_(\w+)_ahead"), "entries of {0} ahead of the followed one"),
     (re.compile(r"mark_(\w+)_([a-z]+)"), "the followed entry of {0} is {1}"),
     (re.compile(r"stale_(\w+)"), "{0} holds KV of the old weights"),
@@ -110,7 +106,8 @@ def meaning(name: str) -> str:
         return _KNOWN[name]
     for pattern, text in _PATTERNS:
         if found := pattern.fullmatch(name):
-            return text.format(*found.groups())
+            # The first of the other ranks has no number in its names.
+            return text.format(*(part or str(FIRST_PEER) for part in found.groups()))
     return ""
 
 

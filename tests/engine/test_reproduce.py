@@ -162,7 +162,7 @@ KEPT: dict[str, tuple[Callable[[Witness], None], str]] = {
     "answers_are_stale": (resumed, "the answer is the one that the new weights give"),
     "versions_split": (updated_and_clear, "both say 'new'"),
     "storage_keeps_old_pages": (updated_and_clear, "no page from before the update"),
-    "retracted_request_is_turned_away": (retracted, "the retracted request is queued, and unanswered after 1 s"),
+    "retracted_request_is_turned_away": (retracted, "the last request is still unanswered after 1 s"),
     "answers_while_paused": (retracted, "while paused, the request got 0 more tokens in 1 s"),
     "watchdog_fires": (paused_and_drained, "not within 1 s: the watchdog fires"),
 }

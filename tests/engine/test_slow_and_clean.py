@@ -12,6 +12,7 @@ pytestmark = pytest.mark.engine
 
 SLOW_SECONDS = 1.5
 ROUNDS = 6
+PASSES_A_PAUSE = 30
 REQUESTS_A_ROUND = 24
 PROPERTY = "paused-flush-succeeds"
 
@@ -53,6 +54,7 @@ def test_a_clean_run_counts_no_violation(engine: Engine, models: Models) -> None
             stream.wait_tokens(1)  # past the tokenizer: a request that arrives in the pause would hold back its update
         engine.pause("retract" if round_ % 3 else "in_place")
         if round_ % 3:
+            engine.wait_passes(PASSES_A_PAUSE)
             engine.flush_until_done()
             assert engine.update_from_disk(models.new if round_ % 2 else models.old).success
         engine.continue_()
@@ -63,7 +65,7 @@ def test_a_clean_run_counts_no_violation(engine: Engine, models: Models) -> None
     # Looked at, and not only because nothing was watched.
     for watched in (PROPERTY, "no-new-lookup-while-paused"):
         checks = (m.value("quiesce_checks_total", property=watched) for m in (after, before))
-        assert next(checks) - next(checks) > ROUNDS
+        assert next(checks) - next(checks) > 100
     granted = (m.value("quiesce_flushes_total", kind="update", result="granted") for m in (after, before))
     assert next(granted) - next(granted) >= ROUNDS - ROUNDS // 3
 

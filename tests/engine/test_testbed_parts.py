@@ -71,6 +71,18 @@ def test_the_next_operations_fail_and_no_more(gate_and_switch: tuple[Gate, Switc
     assert switch.failed == 3
 
 
+def test_an_operation_that_is_to_fail_is_refused_or_raises(gate_and_switch: tuple[Gate, Switch]) -> None:
+    gate, switch = gate_and_switch
+    switch.fail_next(2)
+    assert gate.run(lambda: "done", lambda: "refused") == "refused"
+    with pytest.raises(control.InjectedFailureError, match="d2h operation 1"):
+        gate.run(lambda: "done")
+    assert gate.run(lambda: "done") == "done"
+    with pytest.raises(ZeroDivisionError):
+        gate.run(lambda: 1 / 0)
+    assert (switch.failed, switch.done, switch.in_flight) == (2, 2, 0)
+
+
 def test_restore_ends_holding_delaying_and_failing(gate_and_switch: tuple[Gate, Switch]) -> None:
     gate, switch = gate_and_switch
     switch.hold()

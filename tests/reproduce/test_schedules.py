@@ -12,11 +12,12 @@ from click.testing import CliRunner, Result
 from checker.cli import main
 from checker.reproduce import chosen
 from checker.reproduce.chosen import drivable, remedies_of
+from checker.reproduce.claims import _LOOPS
 from checker.reproduce.results import EXIT_CODES, Outcome, worst
-from checker.reproduce.schedule import CannotBeDrivenError, Request, Setup, _requests, moves_of
+from checker.reproduce.schedule import _RESULT_COMES_LATER, CannotBeDrivenError, Request, Setup, _requests, moves_of
 from checker.results import Result as Found
 from checker.results import Trace, TraceStep
-from spec.profile import load_profile
+from spec.profile import bundled_profiles, load_profile
 
 PROFILE = ("--profile", "sglang-0.5.23")
 
@@ -149,6 +150,12 @@ def test_an_engine_is_started_with_a_variant_that_is_a_hook() -> None:
     profile = load_profile("sglang-0.5.23-grammar")
     assert remedies_of(profile, ["grammar-while-paused"]) == ("grammar-while-paused",)
     assert remedies_of(profile.with_remedies(["grammar-while-paused"]), []) == ("grammar-while-paused",)
+
+
+def test_a_result_comes_later_in_the_loops_of_which_the_profiles_say_so() -> None:
+    """Of the loops that are driven."""
+    loops = {name: loop for profile in map(load_profile, bundled_profiles()) for name, loop in profile.loops.items()}
+    assert set(_RESULT_COMES_LATER) == {name for name in _LOOPS if loops[name].result_queue}
 
 
 def test_nothing_to_reproduce() -> None:

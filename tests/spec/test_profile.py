@@ -276,7 +276,7 @@ _FROM_READY = '{ from = "ready", to = "retired", by = "reap", starts = "backup",
             _FROM_READY,
             _FROM_READY.replace('"reap"', '"process"'),
             "ledgers.write_through.moves",
-            "a result that is processed starts nothing",
+            "a move by process starts nothing",
         ),
         (
             _FROM_READY,

@@ -161,6 +161,23 @@ class Gate:
         """Count an operation that entered as done."""
         self._count(_Word.DONE)
 
+    def run(self, operation: Callable[[], object], refusal: Callable[[], object] | None = None) -> object:
+        """One operation, when the test lets it; where it is to fail, what `refusal` gives instead.
+
+        Raises:
+            InjectedFailureError: it is to fail, and only an exception says so.
+        """
+        number = self.submit()
+        self.enter(number)
+        if self.fails(number):
+            if refusal is None:
+                raise InjectedFailureError(f"{self._kind} operation {number} was told to fail")
+            return refusal()
+        try:
+            return operation()
+        finally:
+            self.leave()
+
 
 class RankGates:
     """Engine side: the gates of one rank, and its report that the testbed is in place."""

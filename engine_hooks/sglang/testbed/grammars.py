@@ -6,15 +6,10 @@ testbed, with a backend of SGLang's as with this one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from sglang.srt.constrained.base_grammar_backend import BaseGrammarBackend, BaseGrammarObject
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from engine_hooks.sglang.testbed.control import Gate
 
 
 class AnyTokens(BaseGrammarObject):  # type: ignore[misc] # SGLang has no types
@@ -56,12 +51,3 @@ def supply(_result: object, manager: Any, *_args: object, **_kwargs: object) -> 
     """Give a grammar manager a backend where SGLang gives it none, since there is no tokenizer."""
     if manager.grammar_backend is None and manager.server_args.skip_tokenizer_init:
         manager.grammar_backend = AnyTokensBackend()
-
-
-def compile_through(gate: Gate, compiled: Callable[[], object]) -> object:
-    """Compile when the gate lets it."""
-    gate.enter(gate.submit())
-    try:
-        return compiled()
-    finally:
-        gate.leave()

@@ -145,18 +145,10 @@ class Substitute:
         return _on_lane(self._gates[Kind.H2D], lane, lambda: submit(engine, *args, **kwargs))
 
     def _send_kv(self, send: Callable[..., object], *args: object, **kwargs: object) -> object:
-        gate = self._gates[Kind.PD_SEND]
-        number = gate.submit()
-        gate.enter(number)
-        if gate.fails(number):
-            return -1
-        try:
-            return send(*args, **kwargs)
-        finally:
-            gate.leave()
+        return self._gates[Kind.PD_SEND].run(lambda: send(*args, **kwargs), lambda: -1)
 
     def _compile(self, compiled: Callable[..., object], *args: object, **kwargs: object) -> object:
-        return grammars.compile_through(self._gates[Kind.GRAMMAR], lambda: compiled(*args, **kwargs))
+        return self._gates[Kind.GRAMMAR].run(lambda: compiled(*args, **kwargs))
 
     def _gate_storage(self, backend: object, *_args: object, **_kwargs: object) -> None:
         for kind, refusals in _REFUSALS.items():
@@ -169,17 +161,8 @@ class Substitute:
     ) -> Callable[..., object]:
         @functools.wraps(method)
         def gated(keys: list[object], *args: object, **kwargs: object) -> object:
-            gate = self._gates[kind]
-            number = gate.submit()
-            gate.enter(number)
-            if gate.fails(number):
-                if refusal is None:
-                    raise InjectedFailureError(f"{kind} operation {number} was told to fail")
-                return refusal(len(keys))
-            try:
-                return method(keys, *args, **kwargs)
-            finally:
-                gate.leave()
+            refused = None if refusal is None else lambda: refusal(len(keys))
+            return self._gates[kind].run(lambda: method(keys, *args, **kwargs), refused)
 
         return gated
 

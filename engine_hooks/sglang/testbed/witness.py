@@ -129,25 +129,24 @@ class Witness(Drive):
 
     def paused_request_times_out(self, seconds: float = 20.0) -> None:
         """The last request, queued and paused, is aborted by a clock of the engine within `seconds`."""
-        answer = self.answers[-1]
-        if not answer.done.wait(seconds):
-            raise DepartedError(f"the queued request is still unanswered after {seconds:g} s of pause")
-        reason = answer.meta.get("finish_reason") or {}
-        text = f"{reason.get('message', '')}{answer.error}"
-        if "timeout" not in text:
-            raise DepartedError(f"the queued request ended otherwise: {reason} {answer.error}")
-        self.seen.append(f"while paused, the queued request was answered: {text}")
+        self.seen.append(f"while paused, the queued request was answered: {self._turned_away('timeout', seconds)}")
 
     def retracted_request_is_turned_away(self, seconds: float = 20.0) -> None:
         """The last request, which ran, is retracted and answered that the queue is full, within `seconds`."""
+        text = self._turned_away("queue is full", seconds)
+        count = len(self.answers[-1].output_ids)
+        self.seen.append(f"after {count} tokens the retracted request was answered: {text}")
+
+    def _turned_away(self, why: str, seconds: float) -> str:
+        """What the last request is answered while paused, within `seconds`: a text that says `why`."""
         answer = self.answers[-1]
         if not answer.done.wait(seconds):
-            raise DepartedError(f"the retracted request is queued, and unanswered after {seconds:g} s of pause")
+            raise DepartedError(f"the last request is still unanswered after {seconds:g} s of pause")
         reason = answer.meta.get("finish_reason") or {}
         text = f"{reason.get('message', '')}{answer.error}"
-        if "queue is full" not in text:
-            raise DepartedError(f"the retracted request ended otherwise: {reason} {answer.error}")
-        self.seen.append(f"after {len(answer.output_ids)} tokens the retracted request was answered: {text}")
+        if why not in text:
+            raise DepartedError(f"the last request ended otherwise: {reason} {answer.error}")
+        return text
 
     def watchdog_fires(self, seconds: float = 60.0, passes: int = 200) -> None:
         """Let go: the loop goes round, and all the same the watchdog takes it for hung and asks for its end."""
