@@ -57,7 +57,9 @@ def _stuck(case: Case) -> Reason:
     ledgers = case.in_flight(case.run.last)
     name = case.about or (ledgers[0] if ledgers else "")
     if not name:
-        return Reason("nothing that can still move opens the gate")
+        unheeded = "this loop does not look at the pause flag: requests are admitted, and run on, while paused"
+        stopped = case.protocol.loop.honours_pause
+        return Reason("nothing that can still move opens the gate" if stopped else unheeded)
     reaper = case.protocol.ledgers[name].facts.reaper
     loop = case.protocol.loop
     moves = case.protocol.ledgers[name].facts.moves

@@ -83,17 +83,25 @@ def _check_sets(profile: Profile, text: str) -> None:
             fail(("ledgers", name, "created_by"), problem)
         if name in _STORED and ledger.needs is None:
             fail(("ledgers", name, "needs"), "must be 'storage': what the model itself starts there needs it")
+    for keys, problem in _of_loops(profile):
+        fail(keys, problem)
+
+
+def _of_loops(profile: Profile) -> Iterator[tuple[tuple[str, ...], str]]:
+    """What one fact of a loop needs of another, and does not find."""
     for name, loop in profile.loops.items():
         if loop.chains and not loop.result_queue:
-            fail(("loops", name, "chains"), "needs result_queue: what a launch is chained to is queued there")
+            yield ("loops", name, "chains"), "needs result_queue: what a launch is chained to is queued there"
+        if loop.micro_batches and not loop.result_queue:
+            yield ("loops", name, "micro_batches"), "needs result_queue: each has a result of its own in flight"
+        if loop.micro_batches and (profile.peers or profile.accounts):
+            yield ("loops", name, "micro_batches"), "is not modelled beside peers or accounts"
         order = [step for step in loop.running if step in {"launch", "process"}]
         if loop.skips_finishing and not (loop.result_queue and order == ["launch", "process"]):
-            problem = (
-                "needs result_queue, and a running pass that launches and then processes: what it skips for is queued"
-            )
-            fail(("loops", name, "skips_finishing"), problem)
+            needs = "result_queue, and a running pass that launches and then processes: what it skips for is queued"
+            yield ("loops", name, "skips_finishing"), f"needs {needs}"
         if loop.paused and not loop.honours_pause:
-            fail(("loops", name, "paused"), "must be empty: a loop that does not honour the pause has no paused pass")
+            yield ("loops", name, "paused"), "must be empty: a loop that does not honour the pause has no paused pass"
 
 
 def _check_gates(profile: Profile, text: str) -> None:

@@ -24,6 +24,9 @@ class Loop:
     a pass runs none of the steps below."""
     skips_finishing: bool = False
     """Whether no batch is launched where every request that runs ends, by its length, with the result that waits."""
+    micro_batches: bool = False
+    """Whether several take turns, each with requests and a result of its own: the pause handler sees the one whose turn
+    it is, which has no result in flight, and neither processes nor takes back what is of the others."""
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from spec.ledger import Ledger
-from spec.steps import Flow, Steps
+from spec.lookups import Lookups
+from spec.steps import Flow
 from spec.terms import BoolTerm, NatTerm, conj, disj, ite, least, minus, nat, neg, total
 from spec.tla import Draft
 
 
-class Primitives(Steps):
+class Primitives(Lookups):
     """What `Protocol` does in its passes and handlers."""
 
     def own_primitives(self) -> Mapping[str, Callable[[Draft, Flow], None]]:
@@ -127,24 +127,6 @@ class Primitives(Steps):
         moves = [(ledger, move) for ledger in self.ledgers.values() for move in ledger.moves_by("schedule")]
         return total(nat(0), *(s[ledger.counter(move.from_)] for ledger, move in moves))
 
-    def look_up_lost(self, s: Draft, able: NatTerm) -> tuple[NatTerm, NatTerm]:
-        """`_prefetch_after_device_hit_loss`: a request whose prefix a flush took is looked up again, not admitted.
-
-        Of `able` requests, less those that are looked up now. Returns how many have lost one, and of how many too
-        little is left to send a lookup.
-        """
-        if not self.loses_prefixes:
-            return nat(0), nat(0)
-        high = ite(s.prefix_lost, minus(able, self.ledgers["prefetch"].entries(s)), nat(0))
-        lost = s.choose("lost", high=high, meaning="waiting requests whose prefix is gone")
-        most = least(lost, s.prefetch_budget) if self.profile.prefetch.retry_attempts else lost
-        sent = self.stored(s, s.choose("lost_sent", high=most, witness=most, meaning="of these, looked up again"))
-        if self.profile.prefetch.retry_attempts:
-            s.prefetch_budget -= sent
-        s.lookups += sent
-        self.send(s, sent)
-        return lost, lost - sent
-
     def launch(self, s: Draft, flow: Flow) -> None:
         """`run_batch`: a forward starts if any request runs."""
         batch = s.running > 0
@@ -215,12 +197,12 @@ class Primitives(Steps):
 
     def requeue(self, s: Draft, _flow: Flow) -> None:
         """`pause_generation(retract)`: running requests give up their KV and queue again, which may look up storage."""
-        every = retracted = s.running
+        every, again = self.at_hand(s)
+        retracted = every
         if self.profile.requests.queue_limit:
-            retracted -= self.turn_away(s, every)
+            retracted -= self.turn_away(s, every, again)
         if self.mine:
-            again = s.mine_running
-            self.mine.requeue(s, retracted)
+            self.mine.requeue(s, retracted, again)
             if self.profile.prefetch.on_requeue:
                 for concern in self.concerns:
                     concern.followed(s, again)
@@ -234,17 +216,39 @@ class Primitives(Steps):
             concern.retracted(s, every)
             concern.requeued(s, retracted)
         s.waiting += retracted
-        s.running = 0
-        s.stale_running = False
-        s.last_batch = False
-        s.watched = False
-        if self.loop.result_queue:
-            s.result_pending = False
-            s.forward_busy = False  # the handler waited for the result
+        self.leaves_running(s, every)
 
-    def turn_away(self, s: Draft, retracted: NatTerm) -> NatTerm:
+    def at_hand(self, s: Draft) -> tuple[NatTerm, BoolTerm]:
+        """Whom a retract takes back, and whether the followed request is among them.
+
+        All that run; of several micro-batches those of one, and a result in flight is of another, with its requests.
+        """
+        if not self.loop.micro_batches:
+            return s.running, s.mine_running if self.mine else conj()
+        others = ite(s.result_pending, nat(1), nat(0))
+        every = s.choose(
+            "at_hand", high=minus(s.running, others), meaning="running requests of the micro-batch at hand"
+        )
+        if not self.mine:
+            return every, conj()
+        low = ite(every == s.running, nat(1), nat(0))
+        high = ite(conj(s.mine_running, every > 0), nat(1), nat(0))
+        own = s.choose("mine_at_hand", low=least(low, high), high=high, meaning="the followed request is one of them")
+        return every, own > 0
+
+    def leaves_running(self, s: Draft, every: NatTerm) -> None:
+        """Those that were taken back run no more; with nobody left, no batch was the last one, and no result waits."""
+        micro = self.loop.micro_batches
+        s.running = s.running - every if micro else 0
+        flags = ["stale_running", "last_batch", "watched"]
+        if self.loop.result_queue:
+            flags += ["result_pending", "forward_busy"]  # the handler waited for the result, where it takes all back
+        for name in flags:
+            s[name] = conj(s[name], s.running > 0) if micro else False
+
+    def turn_away(self, s: Draft, retracted: NatTerm, mine: BoolTerm) -> NatTerm:
         """`_abort_on_queued_limit`: requests that ran are now counted among the queued, and may be one too many."""
-        most = retracted - ite(s.mine_running, nat(1), nat(0)) if self.mine else retracted
+        most = retracted - ite(mine, nat(1), nat(0)) if self.mine else retracted
         refused = s.choose("refused", high=most, meaning="retracted requests that the queue has no room for")
         s.answered += refused
         s.refused += refused
@@ -269,73 +273,6 @@ class Primitives(Steps):
             ledger.clear(s)
             for concern in self.concerns:
                 concern.left(s, ledger, ended, "retire")
-
-    # ---- storage lookups
-
-    def lookup_stages(self) -> list[tuple[Ledger, str]]:
-        """Where what a waiting request has looked up can be: in flight, or in a ledger that goes on from there."""
-        ledgers = [x for x in self.ledgers.values() if x.name == "prefetch" or x.facts.created_by == "prefetch"]
-        return [(ledger, stage) for ledger in ledgers for stage in ledger.facts.stages]
-
-    def release_aborted(self, s: Draft, ledger: Ledger, stage: str, count: NatTerm) -> None:
-        """`release_aborted_request`: these entries go; their threads may still be in the storage call."""
-        reads = ledger.name == "prefetch" and stage in ("query", "loading")
-        ledger.drop(s, stage, count)
-        if reads:
-            s.prefetch_orphan += count
-        for concern in self.concerns:
-            concern.aborted(s, ledger, count, reads=reads)
-
-    def end_lookup(self, s: Draft, waits: BoolTerm) -> None:
-        """What one aborted request had, if it waits: its lookup or its retry, which no request has both of.
-
-        Each belongs to a request that waits; where there are as many as these, the aborted one has one.
-        """
-        if not self.storage:
-            return
-        counts = [s[ledger.counter(stage)] for ledger, stage in self.lookup_stages()]
-        held = total(*counts, s.prefetch_retry)
-        low = ite(conj(waits, held > 0, held >= s.waiting), nat(1), nat(0))
-        # 0: none, i: the i-th of all, the retries last.
-        place = s.choose("lookup", low=low, high=ite(waits, held, nat(0)), meaning="what the aborted request looked up")
-        ahead: NatTerm = nat(0)
-        for (ledger, stage), count in zip(self.lookup_stages(), counts, strict=True):
-            here = conj(place > ahead, place <= ahead + count)
-            self.release_aborted(s, ledger, stage, ite(here, nat(1), nat(0)))
-            ahead += count
-        s.prefetch_retry = ite(place > ahead, s.prefetch_retry - 1, s.prefetch_retry)
-
-    def queue_one(self, s: Draft) -> None:
-        """`_add_request_to_queue`: one request joins the queue; a long uncached part is looked up in storage."""
-        if self.storage:
-            least_tokens = self.profile.prefetch.threshold_tokens
-            tokens = s.choose("tokens", low=1, witness=max(1, least_tokens), meaning="uncached tokens of the request")
-            self.look_up(s, ite(tokens >= least_tokens, nat(1), nat(0)), nat(1))
-        if self.mine:
-            follows = self.mine.arrive(s)
-            for concern in self.concerns:
-                concern.followed(s, follows)
-        self.start(s, "arrive", nat(1))
-        s.waiting += 1
-        s.arrived += 1
-
-    def look_up(self, s: Draft, count: NatTerm, queued: NatTerm) -> None:
-        """`prefetch_from_storage`: `count` lookups start, of `queued` requests, each of which may be retried."""
-        count = self.stored(s, count)
-        s.lookups += count
-        if attempts := self.profile.prefetch.retry_attempts:
-            s.prefetch_budget += attempts * queued
-        self.send(s, count)
-
-    def send(self, s: Draft, count: NatTerm) -> None:
-        """`count` lookups are handed to the threads of the storage tier."""
-        self.begin(s, self.ledgers["prefetch"], count)
-        for concern in self.concerns:
-            concern.looked_up(s, count)
-
-    def may_retry(self, s: Draft, revoked: NatTerm) -> None:
-        """`storage_prefetch_retries`: some of what was revoked is kept to be looked up again."""
-        s.prefetch_retry += s.choose("kept", high=revoked, witness=revoked, meaning="revoked lookups to retry")
 
     # ---- caches and versions
 

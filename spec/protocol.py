@@ -171,8 +171,9 @@ class Protocol(Updates):
         s.late += s.choose("late", meaning="requests past the tokenizer's gate")
         s.gate_closed = True
         s.paused = self.mode.sets_flag
+        queued = self.loop.result_queue and not self.loop.micro_batches
         for step in self.mode.steps:
-            self.primitive(step, s, Flow(result=s.result_pending if self.loop.result_queue else None, batch=s.running))
+            self.primitive(step, s, Flow(result=s.result_pending if queued else None, batch=s.running))
         if self.mine:
             self.mine.pause(s)
         if self.profile.watchdog.knows_pause:

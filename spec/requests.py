@@ -96,12 +96,12 @@ class MarkedRequest:
         s.mine_abort = conj(s.mine_abort, neg(ends))
         return ite(ends, nat(1), nat(0)), batch - ite(stays, nat(1), nat(0))
 
-    def requeue(self, s: Draft, retracted: NatTerm) -> None:
-        """A retract puts it back into the queue, behind all that wait and the retracted ones before it."""
+    def requeue(self, s: Draft, retracted: NatTerm, again: BoolTerm) -> None:
+        """A retract puts it back into the queue, if `again`: behind all that wait and the retracted ones before it."""
         place = s.choose("place", high=minus(retracted, nat(1)), meaning="retracted requests before the followed one")
-        s.mine_ahead = ite(s.mine_running, s.waiting + place, s.mine_ahead)
-        s.mine_waiting = disj(s.mine_waiting, s.mine_running)
-        s.mine_running = False
+        s.mine_ahead = ite(again, s.waiting + place, s.mine_ahead)
+        s.mine_waiting = disj(s.mine_waiting, again)
+        s.mine_running = conj(s.mine_running, neg(again))
 
     def pause(self, s: Draft) -> None:
         """What was aborted before, and has not ended, ends with the pause, where an abort ends the paused at once."""

@@ -73,12 +73,13 @@ RUN = "no-forward-while-paused"
 
 
 def test_a_pipeline_runs_on_while_paused(where: Place) -> None:
-    """Case B21: what waits at the pause is admitted, and reads KV of before and after an update."""
-    found = reproduced(where, "sglang-0.5.23-no-flag", "pp", RUN, "update-tells-truth", "no-stale-kv")
+    """Case B21: what waits at the pause is admitted, closes the gate again, and reads old KV and new."""
+    found = reproduced(where, "sglang-0.5.23-no-flag", "pp", RUN, "update-tells-truth", "no-stale-kv", FOUNDING)
     found = [r for r in found if r.configuration["storage"] == "none"]
     assert sorted((r.property, r.departure, r.confirmed, r.schedule[-1]) for r in found) == [
         (RUN, "", RUNS, "answers_while_paused()"),
         ("no-stale-kv", "", RUNS, "answers_are_stale()"),
+        (FOUNDING, "", RUNS, "flush_stays_refused()"),
         ("update-tells-truth", "", RUNS, "new_weights_serve_after_failure()"),
     ]
 
