@@ -98,6 +98,12 @@ def rewritten(old: str, new: str) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join(path), "QUIESCE_TEST_REWRITE": f"{old}={new}"}
 
 
+def renamed(old: str, new: str) -> dict[str, str]:
+    """The same after the import, for an engine from the warm process: for functions of classes, and texts of modules."""
+    path = [str(Path(__file__).parent / "renaming"), *launch.standin_paths()]
+    return {"PYTHONPATH": os.pathsep.join(path), "QUIESCE_TEST_RENAME": f"{old}={new}"}
+
+
 def records_of(folder: Path) -> Path:
     """Where the flight records of the engine in this folder are."""
     return folder / "records"

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from harness import PROMPT, REMEDY, Engine, Models, Setup, prompt, rewritten, wait_until
+from harness import PROMPT, REMEDY, Engine, Models, Setup, prompt, renamed, rewritten, wait_until
 
 from engine_hooks.sglang.testbed.server import Server, ServerOptions
 
@@ -14,15 +14,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from engine_hooks.sglang.testbed.warm import Warm
+
 pytestmark = pytest.mark.engine
 
 SETUP = Setup("overlap", "none", REMEDY)
 
 
 @contextmanager
-def engine_with(models: Models, folder: Path, old: str, new: str) -> Iterator[Engine]:
-    environment = SETUP.environment | rewritten(old, new)
-    with Server(ServerOptions(models.old, folder, arguments=SETUP.arguments, environment=environment)) as server:
+def engine_with(models: Models, folder: Path, changed: dict[str, str], warm: Warm | None = None) -> Iterator[Engine]:
+    environment = SETUP.environment | changed
+    options = ServerOptions(models.old, folder, arguments=SETUP.arguments, environment=environment, warm=warm)
+    with Server(options) as server:
         yield Engine(server, models.old)
 
 
@@ -45,7 +48,7 @@ def hooks(engine: Engine) -> dict[str, float]:
 
 def test_an_exception_inside_a_probe(models: Models, tmp_path: Path) -> None:
     """An attribute of a transfer is renamed; a probe reads it, and raises, when the first transfer is in flight."""
-    with engine_with(models, tmp_path, "finish_event", "landed_event") as engine:
+    with engine_with(models, tmp_path, rewritten("finish_event", "landed_event")) as engine:
         assert set(hooks(engine).values()) == {1}
         # The remedy does not depend on the probe, which is lost on the way: a copy is held, so it is seen in flight.
         drains_while_paused(engine)
@@ -73,8 +76,9 @@ def drains_while_paused(engine: Engine) -> None:
     stream.result()
 
 
-def test_a_renamed_method(models: Models, tmp_path: Path) -> None:
-    with engine_with(models, tmp_path, "_record_scheduler_state_for_paused_engine", "_note_paused_pass") as engine:
+def test_a_renamed_method(models: Models, warm: Warm, tmp_path: Path) -> None:
+    changed = renamed("_record_scheduler_state_for_paused_engine", "_note_paused_pass")
+    with engine_with(models, tmp_path, changed, warm) as engine:
         lost = {hook for hook, applied in hooks(engine).items() if not applied}
         assert lost == {"paused_pass"}
         (line,) = (line for line in engine.log().splitlines() if "hook paused_pass is lost" in line)
@@ -91,8 +95,8 @@ def test_a_renamed_method(models: Models, tmp_path: Path) -> None:
         assert engine.metrics().value("quiesce_checks_total", property="paused-flush-succeeds") == 0
 
 
-def test_an_unknown_version(models: Models, tmp_path: Path) -> None:
-    with engine_with(models, tmp_path, "0.5.23", "0.99.0") as engine:
+def test_an_unknown_version(models: Models, warm: Warm, tmp_path: Path) -> None:
+    with engine_with(models, tmp_path, renamed("0.5.23", "0.99.0"), warm) as engine:
         assert set(hooks(engine).values()) == {0}
         assert engine.metrics().value("quiesce_info", engine_version="0.99.0") == 1
         (line,) = (line for line in engine.log().splitlines() if "no profile of sglang" in line)

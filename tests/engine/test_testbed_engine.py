@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from harness import ASKED_TOKENS, PROMPT, Engine, Models, on, rewritten
+from harness import ASKED_TOKENS, PROMPT, Engine, Models, on, renamed
 
 from engine_hooks.sglang.testbed.server import LaunchError, Server, ServerOptions
 
@@ -49,8 +49,9 @@ def test_a_quiet_failure_of_the_storage_is_survived(engine: Engine) -> None:
     engine.ask(PROMPT)
 
 
-def test_a_testbed_that_sglang_could_not_apply_is_refused(models: Models, tmp_path: Path) -> None:
-    options = ServerOptions(models.old, tmp_path, environment=rewritten("submit_device_to_host", "copy_out"))
+def test_a_testbed_that_sglang_could_not_apply_is_refused(models: Models, warm: Warm, tmp_path: Path) -> None:
+    changed = renamed("submit_device_to_host", "copy_out")
+    options = ServerOptions(models.old, tmp_path, environment=changed, warm=warm)
     with (
         pytest.raises(LaunchError, match=r"did not apply .*L2TransferEngine\.submit_device_to_host"),
         Server(options),

@@ -39,6 +39,7 @@ _READ_LATER = frozenset(
         "PROMETHEUS_MULTIPROC_DIR",
         "PYTEST_CURRENT_TEST",
         "PYTHONPATH",
+        "SGLANG_ENABLE_STRICT_MEM_CHECK_DURING_IDLE",
         "SGLANG_PLUGINS",
         "SGLANG_REQ_WAITING_TIMEOUT",
     }
@@ -99,8 +100,8 @@ class Warm:
         """Whether an engine with this environment would import what the warm process has imported.
 
         The variables that are read only later may differ: the control folder, the storage's, the metrics', the
-        plugins', a time-out, the cores of each rank, and quiesce's own. So may PYTHONPATH, for folders with another
-        `sitecustomize` that does not mind to run after SGLang was imported.
+        plugins', a time-out, the check of an idle pool, the cores of each rank, and quiesce's own. So may PYTHONPATH,
+        for folders with another `sitecustomize` that does not mind to run after SGLang was imported.
         """
         return _read_early(environment) == _read_early(self._environment)
 
