@@ -99,7 +99,7 @@ def rewritten(old: str, new: str) -> dict[str, str]:
 
 
 def renamed(old: str, new: str) -> dict[str, str]:
-    """The same after the import, for an engine from the warm process: for functions of classes, and texts of modules."""
+    """The same after the import, for an engine from the warm process: functions of classes, texts of modules."""
     path = [str(Path(__file__).parent / "renaming"), *launch.standin_paths()]
     return {"PYTHONPATH": os.pathsep.join(path), "QUIESCE_TEST_RENAME": f"{old}={new}"}
 

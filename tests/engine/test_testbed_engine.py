@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 from harness import ASKED_TOKENS, PROMPT, Engine, Models, on, renamed
 
+from engine_hooks.sglang.testbed import server
 from engine_hooks.sglang.testbed.server import LaunchError, Server, ServerOptions
 
 if TYPE_CHECKING:
@@ -71,6 +73,19 @@ def test_an_engine_without_the_testbed_is_refused(models: Models, warm: Warm, tm
     with pytest.raises(LaunchError, match=r"in place on 0 of 1 ranks.*quiesce_testbed"), Server(options):
         pass
     assert not processes_of(tmp_path)
+
+
+def test_a_port_that_somebody_took_is_given_up(
+    models: Models, warm: Warm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", server.free_port()))
+        taken.listen()
+        ports = [taken.getsockname()[1], server.free_port()]
+        monkeypatch.setattr(server, "free_port", iter(ports).__next__)
+        with Server(ServerOptions(models.old, tmp_path, warm=warm)) as engine:
+            assert engine.port == ports[1]
+            assert engine.control.installed_ranks() == 1
 
 
 def processes_of(folder: Path) -> list[psutil.Process]:

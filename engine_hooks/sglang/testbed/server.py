@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import shutil
 import socket
 import subprocess
 import time
@@ -30,6 +31,8 @@ _LOG_TAIL_CHARACTERS = 3000
 # minute later, binds it; and whoever asks such a port whether the engine is up can be connected to itself.
 _PORTS = range(20_000, 32_000)
 _PORT_TRIES = 50
+_START_TRIES = 3
+_PORT_TAKEN = "address already in use"
 
 
 class LaunchError(RuntimeError):
@@ -77,6 +80,17 @@ class Server:
         self._process: subprocess.Popen[bytes] | Forked | None = None
 
     def __enter__(self) -> Self:
+        for _ in range(_START_TRIES - 1):
+            try:
+                return self._begin()
+            except LaunchError:
+                # Somebody may have taken the port since it was found free.
+                if self.options.port or _PORT_TAKEN not in self.log():
+                    raise
+            self._forget()
+        return self._begin()
+
+    def _begin(self) -> Self:
         metrics = self.options.folder / "metrics"
         for folder in (self.control.directory, self.storage, metrics):
             folder.mkdir()
@@ -87,6 +101,13 @@ class Server:
             self.end()
             raise
         return self
+
+    def _forget(self) -> None:
+        """What a start that failed has left."""
+        for folder in (self.control.directory, self.storage, self.options.folder / "metrics"):
+            shutil.rmtree(folder)
+        self.port = free_port()
+        self.url = f"http://{_HOST}:{self.port}"
 
     def __exit__(self, *_exc_info: object) -> None:
         self.end()

@@ -24,7 +24,7 @@ PROMPT = [(7 * i + 3) % 500 + 3 for i in range(600)]
 class TestPauseFlushHiCache(PauseResumeInPlaceMixin, CustomTestCase):
     # Sized for a CPU.
     pause_num_requests = 4
-    pause_max_new_tokens = 900
+    pause_max_new_tokens = 600
     pause_duration = 1
     pause_ignore_eos = True
 
