@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import z3
@@ -39,6 +40,7 @@ class Unrolling:
         self._step = _one_step(system)
         self._choices = [c.term for a in system.spec.actions for c in a.choices]
         self._renamings: dict[int, Renaming] = {}
+        self._off: dict[str, BoolTerm] = {}
         self.solver = system.solver(self.at(system.spec.initial, 0))
 
     def at(self, term: Term, frame: int) -> Term:
@@ -50,6 +52,13 @@ class Unrolling:
             pairs += [(c, z3.Int(f"{c.decl().name()}@{frame}")) for c in self._choices]
             self._renamings[frame] = Renaming(pairs)
         return self._renamings[frame](term)
+
+    def off(self, actions: Sequence[Action], frame: int) -> BoolTerm:
+        """These actions cannot change the state of this frame."""
+        for action in actions:
+            if action.name not in self._off:
+                self._off[action.name] = disabled(action)
+        return self.at(conj(*(self._off[action.name] for action in actions)), frame)
 
     def taken(self, frame: int) -> NatTerm:
         """Which action leads from this frame to the next, by its index; STUTTER is none."""
@@ -188,7 +197,7 @@ def _closes(
         parts.append(disj(*(u.at(event, f) for f in range(start, end))))
     index = {action.name: i for i, action in enumerate(u.system.spec.actions)}
     for actions in u.system.spec.fair_units.values():
-        off = [u.at(conj(*map(disabled, actions)), f) for f in frames]
+        off = [u.off(actions, f) for f in frames]
         took = [conj(u.taken(f) == index[a.name], _changes(u, a, f)) for f in range(start, end) for a in actions]
         parts.append(disj(*took, disj(*off) if actions[0].fairness is Fairness.WEAK else conj(*off)))
     return conj(*parts)

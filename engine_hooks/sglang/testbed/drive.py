@@ -197,7 +197,11 @@ class Drive:
         """
         target = self.rank.requests.done + 1
         answer = self.send(token_ids(prompt), tokens, grammar=grammar)
-        self._until(lambda: self.rank.requests.done >= target, "the request reaches the scheduler")
+        self._until(
+            lambda: self.rank.requests.done >= target or answer.done.is_set(), "the request reaches the scheduler"
+        )
+        if self.rank.requests.done < target:
+            raise DepartedError(f"the request never reached the scheduler: {answer.meta} {answer.error}")
         return answer
 
     def late_request(self, prompt: int, tokens: int, *, grammar: bool = False) -> Answer:
