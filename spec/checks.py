@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from spec.checks_concerns import added_references, gates_of_controls, problems
 from spec.errors import ProfileError
-from spec.facts import ACTORS, LedgerFacts
+from spec.facts import ACTORS, LOOKUP_ENDS, LedgerFacts
 from spec.schema import line_of
 from spec.split import CONDITIONS, split
 
@@ -23,7 +23,7 @@ _ADDED = ("yield", "merge")
 _LEDGERS = ("write_through", "load_back", "backup", "prefetch")
 _STORED = ("backup", "prefetch")
 _GATES = ("flush", "deferred_flush")
-_EVENTS = ("arrive", "process", "queue", "requeue")
+_EVENTS = ("arrive", LOOKUP_ENDS, "process", "queue", "requeue")
 
 
 def check(profile: Profile, text: str) -> None:

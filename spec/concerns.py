@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from spec.controls import ControlRequests
-from spec.holdings import Detaching, Holdings, Rejecting
+from spec.facts import LOOKUP_ENDS
+from spec.holdings import Detaching, Holdings, Rejecting, Releases
 from spec.pages import Accounting, Evictions, HeldRequests
 from spec.peers import FIRST_PEER, Peer, Wave
 from spec.tiers import DerivedCache
@@ -69,6 +70,8 @@ def _of_storage(steps: Updates) -> Iterable[Concern]:
     profile = steps.profile
     for name, facts in profile.holdings.items():
         yield Holdings(steps, name, facts)
+    if any(ledger.facts.created_by == LOOKUP_ENDS for ledger in steps.ledgers.values()):
+        yield Releases(steps)
     if profile.detach:
         yield Detaching(steps)
     if profile.requests.rejected_after_lookup:

@@ -38,6 +38,7 @@ class PauseMode:
     steps: tuple[str, ...]
 
 
+LOOKUP_ENDS = "lookup_ends"
 ACTORS = {"device": "DeviceDone", "storage": "StorageDone", "peer": "PeerDone", "compiler": "CompilerDone"}
 """Who moves entries outside the loop, each with the name of its actions."""
 
@@ -72,8 +73,9 @@ class LedgerFacts:
     moves: tuple[Move, ...]
     needs: str | None = None
     created_by: str = ""
-    """What starts new entries: `arrive`, `process`, `requeue`, `queue` (an arrival or a requeue), or the ledger with a
-    move that says so. Empty for the ledgers that the model itself starts."""
+    """What starts new entries: `arrive`, `process`, `requeue`, `queue` (an arrival or a requeue), `lookup_ends` (a
+    lookup in storage is retired, revoked, aborted or cut off), or the ledger with a move that says so. Empty for the
+    ledgers that the model itself starts."""
     entry: str = ""
     """What one entry is, in the words of the engine."""
     touches: tuple[str, ...] = ()

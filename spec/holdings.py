@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from spec.concern import Concern, Part, Rule
+from spec.facts import LOOKUP_ENDS
 from spec.pages import CONSERVED
 from spec.terms import NatTerm, minus, nat, neg, total
 from spec.tla import Always, Draft, Sort, Variable
@@ -75,6 +76,32 @@ class Holdings(Concern):
 
     def _give(self, s: Draft, count: NatTerm) -> None:
         s[self.counter] = minus(s[self.counter], count)
+
+
+class Releases(Concern):
+    """The queue of what a lookup gives back when it ends, however it ends; the next reap works it off."""
+
+    def __init__(self, steps: Steps) -> None:
+        """Its entries are of each ledger that is `created_by` the end of a lookup."""
+        self.steps = steps
+
+    def left(self, s: Draft, ledger: Ledger, count: NatTerm, how: str) -> None:
+        """The pages of what was not read, or is in the tree already."""
+        if ledger.name == "prefetch" and how != "detach":  # the detachment frees them itself
+            self.cut(s, count)
+
+    def cut(self, s: Draft, count: NatTerm) -> None:
+        """Those that are read by then; the others come with the last acknowledgement."""
+        self.steps.start(s, LOOKUP_ENDS, count)
+
+    def aborted(self, s: Draft, ledger: Ledger, count: NatTerm, *, reads: bool) -> None:  # noqa: ARG002 - every concern is told
+        """As one that is cut off; what was staged is another queue's."""
+        if ledger.name == "prefetch":
+            self.cut(s, count)
+
+    def thread_left(self, s: Draft) -> None:
+        """The rest of a lookup that was cut off."""
+        self.cut(s, nat(1))
 
 
 class Detaching(Concern):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from spec.concern import EVENT_LOOP, Rule
 from spec.concerns import concerns_of
-from spec.facts import ACTORS, Configuration, Move
+from spec.facts import ACTORS, LOOKUP_ENDS, Configuration, Move
 from spec.ledger import Ledger
 from spec.profile import Profile
 from spec.requests import MarkedRequest
@@ -36,9 +36,11 @@ class Protocol(Updates):
         self.loop = profile.loops[configuration.loop]
         self.mode = profile.pause[configuration.mode]
         self.storage = configuration.storage != "none"
+        # A reap counts what lookups gave back before it looks at any that gives more back.
+        first = sorted(profile.ledgers.items(), key=lambda item: item[1].created_by != LOOKUP_ENDS)
         self.ledgers = {
             name: Ledger(name, facts)
-            for name, facts in profile.ledgers.items()
+            for name, facts in first
             if facts.needs is None or {"storage": self.storage, "host": configuration.host_mode != "none"}[facts.needs]
         }
         self.mine = MarkedRequest(profile.requests) if follow_request else None

@@ -76,5 +76,6 @@ def suite() -> list[Place]:
         _place(f"{_BASE}-ranks", "overlap retract none", ("reap-while-paused", "copies-are-agreed")),
         _place(f"{_BASE}-ranks", "overlap in_place none", ("reap-while-paused", "quiesce-before-update")),
         _place(f"{_BASE}-ranks-3", "overlap retract none", ("reap-while-paused", "copies-are-agreed")),
+        _place(f"{_BASE}-release", "overlap in_place file", ("reap-while-paused",)),
         _place(f"{_BASE}-offload", "decode-normal retract none", ("pd-drains-while-paused",)),
     ]

@@ -43,6 +43,7 @@ FOUND = [
     ("B23", "-prefill", "prefill-overlap in_place none", (), DRAIN, "write_through is reaped by no paused step"),
     ("B23", "-decode", "decode-normal retract none", (), FLUSH, "pd_prealloc is reaped by no paused step"),
     ("B23", "-decode", "decode-overlap retract none", (), FLUSH, "pd_prealloc is reaped by no paused step"),
+    ("-", "-release", "overlap in_place file", (), DRAIN, "host_release is reaped by no paused step"),
     ("-", "-decode", "decode-pp retract none", (), DRAIN, "write_through is reaped by no step of this loop"),
 ]
 
@@ -64,6 +65,7 @@ REPAIRED = [
     ("B23", "-prefill", "prefill-overlap retract none", ("pd-drains-while-paused",), FLUSH, 2),
     ("B23", "-decode", "decode-normal retract none", ("pd-drains-while-paused",), FLUSH, 2),
     ("B23", "-decode", "decode-pp retract none", ("pd-drains-while-paused",), FLUSH, 2),
+    ("-", "-release", "overlap in_place file", ("reap-while-paused",), DRAIN, 5),
 ]
 
 # One remedy too few is not enough.

@@ -37,6 +37,7 @@ PLACES: dict[str, set[str]] = {
     "sglang-0.5.23-buffer normal retract file": {"load_back queued in RunningPass", "Detach"},
     "sglang-0.5.23-ranks overlap retract none": QUEUED,
     "sglang-0.5.23-controls normal retract file": QUEUED,
+    "sglang-0.5.23-release overlap in_place file": QUEUED,
     "sglang-0.5.23-caches normal retract none": QUEUED,
     "sglang-0.5.23-distributed normal retract none": QUEUED,
     "sglang-0.5.23-dllm normal retract none": set(),

@@ -40,6 +40,7 @@ def test_bundled_profiles():
         "sglang-0.5.23-ranks",
         "sglang-0.5.23-ranks-3",
         "sglang-0.5.23-ranks-4",
+        "sglang-0.5.23-release",
     ]
 
 
@@ -152,7 +153,7 @@ def test_a_broken_profile_names_line_and_key(tmp_path, change, key, line, says):
         ('[set.primitives]\nfoo = "x"', "'foo'; valid names: abort_all"),
         ("[set.ledgers.write_through]\nstages = []\nmoves = []\nmetric = {}", "at least one stage"),
         ('[set.ledgers.foo]\nsource = "x"\nreaper = "x"\nstages = ["a"]\nmetric = { a = "ready" }\nmoves = []',
-         "ledgers.foo.created_by: must be one of arrive, process, queue, requeue"),
+         "ledgers.foo.created_by: must be one of arrive, lookup_ends, process, queue, requeue"),
         ("set = 3", "must be a table"),
     ],
 )  # fmt: skip
