@@ -45,6 +45,12 @@ class Observation:
     oldest: dict[str, float] = field(default_factory=dict)
     """Ledger to the wall-clock time (s) at which its oldest entry was first seen; absent where it is empty."""
 
+    ready_since: dict[str, float] = field(default_factory=dict)
+    """Ledger to the wall-clock time (s) at which what its reaper takes next was first seen ready; absent where nothing
+    is."""
+    deferred_until: float | None = None
+    """When a deferred flush that waits must be answered (monotonic s); None where none waits."""
+
     # The spec's state variables, by their names there.
     paused: bool = False
     flush_wanted: bool = False
@@ -69,7 +75,10 @@ class Observation:
     """Storage lookups started so far on this rank; never decreases."""
 
 
-_CONTEXT = frozenset(("rank", "sequence", "loop", "mode", "step", "forwards", "recorded_idle", "unmodelled", "oldest"))
+_CONTEXT = frozenset((
+    "rank", "sequence", "loop", "mode", "step", "forwards", "recorded_idle", "unmodelled", "oldest", "ready_since",
+    "deferred_until",
+))  # fmt: skip
 VARIABLES = tuple(f.name for f in fields(Observation) if f.name not in _CONTEXT)
 """The spec's state variables that an observation has."""
 COMPARED = ("mode", "recorded_idle", "unmodelled", *VARIABLES)

@@ -16,6 +16,7 @@ from engine_hooks.metrics import PrometheusSink, Vocabulary
 from engine_hooks.monitor import Monitor
 from engine_hooks.monitor_board import Board, Sink
 from engine_hooks.monitor_options import MonitorOptions
+from engine_hooks.monitor_overdue import PATIENCE_SECONDS
 from engine_hooks.monitor_text import HOOKS, NEEDS, blocker_names
 from engine_hooks.observation import Rank
 from engine_hooks.recorder import FlightRecorder, Identity
@@ -126,6 +127,15 @@ def _census_options(settings: Settings) -> CensusOptions:
         return CensusOptions(on=False)
 
 
+def _patience(settings: Settings) -> int:
+    """How long what must come may take; the default where the setting cannot be read."""
+    try:
+        return settings.patience_seconds()
+    except SettingsError as error:
+        logger.error("quiesce: %s; it is %d", error, PATIENCE_SECONDS)  # noqa: TRY400 - one line says it all
+        return PATIENCE_SECONDS
+
+
 def _lineage_hooks(settings: Settings) -> LineageHooks | None:
     """The hooks of the lineage, where it is asked for; none where the setting cannot be read."""
     try:
@@ -185,7 +195,7 @@ class _Starter:
         remedies = self._remedies(scheduler, board, parallel)
         loop = loop_name(scheduler, parallel.pp_size)
         enforce = self.settings.mode is Mode.ENFORCE
-        options = MonitorOptions(rank, loop, tuple(remedies), enforce, unasked=self._unasked)
+        options = MonitorOptions(rank, loop, tuple(remedies), enforce, self._unasked, _patience(self.settings))
         monitor = Monitor(self.profile, board, options)
         self._record(monitor)
         for hook, reason in self._not_applied().items():

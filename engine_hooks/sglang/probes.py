@@ -105,6 +105,12 @@ class Probes:
         if session is not None and session.census is not None:
             session.guarded("census", session.idling)
 
+    def retracting(self, _scheduler: Engine, *args: object, **kwargs: object) -> None:
+        """BEFORE `Scheduler.pause_generation`."""
+        session = self._session
+        if session is not None:
+            session.guarded("pause", lambda: session.retracting(_request(args, kwargs).mode))
+
     def paused(self, _result: object, _scheduler: Engine, *args: object, **kwargs: object) -> None:
         """AFTER `Scheduler.pause_generation`."""
         session = self._session

@@ -79,7 +79,9 @@ class StateReader:
         seen.paused = paused = scheduler._engine_paused  # noqa: SLF001 - the engine has no public name for it
         seen.step = "paused" if paused else "running"
         seen.recorded_idle = None
-        seen.deferred_pending = scheduler.flush_wrapper._pending is not None  # noqa: SLF001 - the engine has no public name for it
+        pending = scheduler.flush_wrapper._pending  # noqa: SLF001 - the engine has no public name for it
+        seen.deferred_pending = pending is not None
+        seen.deferred_until = None if pending is None else pending[1]
         seen.last_batch = last_batch is not None and not last_batch.is_empty()
         seen.result_pending = scheduler.enable_overlap and len(scheduler.result_queue) > 0
         # A request in the middle of a chunked prefill is running work that no batch holds between its chunks.

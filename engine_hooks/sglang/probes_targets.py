@@ -32,6 +32,7 @@ TARGETS = (
     Target("pass", f"{SCHEDULER}.ingest_requests", "AFTER", "ingested"),
     Target("paused_pass", f"{SCHEDULER}._record_scheduler_state_for_paused_engine", "AROUND", "paused_pass"),
     Target("forward", f"{SCHEDULER}.run_batch", "BEFORE", "forward"),
+    Target("pause", f"{SCHEDULER}.pause_generation", "BEFORE", "retracting"),
     Target("pause", f"{SCHEDULER}.pause_generation", "AFTER", "paused"),
     Target("resume", f"{SCHEDULER}.continue_generation", "AFTER", "continued"),
     Target("flush", f"{SCHEDULER}.flush_cache", "AROUND", "flush"),

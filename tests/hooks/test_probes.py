@@ -280,7 +280,10 @@ def test_an_attribute_that_goes_away_loses_sight_of_the_state_only(caplog: pytes
     assert len(caplog.records) == 1
     assert "ongoing_prefetch" in caplog.text
     assert engine.sink.gauges["hook_applied", "state"] == 0
-    assert engine.monitor.watched == {"update-flushes", "no-forward-while-paused", "no-stale-kv", "pages-conserved"}
+    assert engine.monitor.watched == {
+        "update-flushes", "no-forward-while-paused", "no-stale-kv", "pages-conserved", "update-tells-truth",
+        "versions-agree", "requests-conserved",
+    }  # fmt: skip
     engine.probes.forward(engine.scheduler)
     assert engine.sink.violated() == {"no-forward-while-paused": 1}
 
