@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from engine_hooks.compiled import CompiledProfile
     from engine_hooks.observation import Observation
 
+WORKER_QUEUES = (
+    "pd_bootstrap_waiting", "pd_inflight_sending", "pd_prealloc_waiting", "pd_transfer_receiving", "pd_release_held",
+)  # fmt: skip
+"""What an observation has of the queues of a prefill or decode worker."""
 HOOKS = (
     "profile", "pass", "paused_pass", "forward", "pause", "resume", "flush", "deferred_flush", "update", "idle",
     "state", "lookups", "gate", "stuck_region", "version", "census", "lineage",
@@ -49,7 +53,8 @@ _ABOUT_LEDGERS = frozenset((
 
 _ADVICE: Mapping[str, str] = {
     "paused-flush-succeeds": "no retry can succeed while paused: call continue_generation and then flush, before any "
-    "new request; or start with QUIESCE_REMEDIES=reap-while-paused",
+    "new request; or start with QUIESCE_REMEDIES=reap-while-paused (prefill and decode workers: "
+    "pd-drains-while-paused)",
     "update-flushes": "the new weights are loaded but the old cache is not dropped: call flush_cache until it "
     "succeeds, before continue_generation",
     "deferred-flush-agrees": "send the flush again without a time-out",
@@ -94,6 +99,10 @@ def describe_ledgers(profile: CompiledProfile, seen: Observation, now: float) ->
         counts = ", ".join(f"{number} {stage}" for stage, number in stages.items() if number)
         age = f", the oldest seen {now - seen.oldest[name]:.2f} s ago" if name in seen.oldest else ""
         parts.append(f"{name} ({counts}{age}; {ledger.reaper} would have to run)")
+    for attribute in WORKER_QUEUES:
+        if number := getattr(seen, attribute):
+            name, _, stage = attribute.rpartition("_")
+            parts.append(f"{name} ({number} {stage})")
     return "; ".join(parts)
 
 

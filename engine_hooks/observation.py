@@ -73,6 +73,18 @@ class Observation:
     prefetch_done: int = 0
     lookups: int = 0
     """Storage lookups started so far on this rank; never decreases."""
+    pd_bootstrap_waiting: int = 0
+    """Of a prefill or decode worker's queues all entries are in the first stage: what is ready only a poll tells, which
+    is one for all ranks."""
+    pd_bootstrap_ready: int = 0
+    pd_inflight_sending: int = 0
+    pd_inflight_ready: int = 0
+    pd_prealloc_waiting: int = 0
+    pd_prealloc_ready: int = 0
+    pd_transfer_receiving: int = 0
+    pd_transfer_ready: int = 0
+    pd_release_held: int = 0
+    pd_release_ready: int = 0
 
 
 _CONTEXT = frozenset((

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine_hooks.observation import Observation, Rank
 from engine_hooks.sglang.probes_ledgers import LedgerReader
+from engine_hooks.sglang.probes_workers import worker_queues
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,6 +67,7 @@ class StateReader:
         self._loop = loop
         self._ledgers = LedgerReader() if scheduler.enable_hierarchical_cache else None
         self._unmodelled = _unmodelled_terms(scheduler, kind)
+        self._queues = worker_queues(scheduler)
         self.read(Observation(), 0)
 
     def read(self, seen: Observation, sequence: int) -> Observation:
@@ -87,6 +89,8 @@ class StateReader:
         # A request in the middle of a chunked prefill is running work that no batch holds between its chunks.
         seen.running = len(scheduler.running_batch.reqs) + (scheduler.chunked_req is not None)
         seen.waiting = len(scheduler.waiting_queue)
+        for name, count in self._queues:
+            setattr(seen, name, count())
         seen.unmodelled = ()
         for name, closed in self._unmodelled:
             if closed():
