@@ -139,7 +139,9 @@ def _unmodelled_terms(scheduler: Engine, kind: EngineKind) -> tuple[tuple[str, C
     if scheduler.dllm_config is not None:
         terms.append(("dllm_staging", scheduler.dllm_manager.any_staging_reqs))
     if kind.pp_size > 1:
-        terms.append(("microbatches", lambda: not scheduler._pp_microbatches_drained()))  # noqa: SLF001 - the engine has no public name for it
+        # The loop itself makes them (`SchedulerPPMixin.init_pp_loop_state`), after the scheduler has been built.
+        drained = scheduler._pp_microbatches_drained  # noqa: SLF001 - the engine has no public name for it
+        terms.append(("microbatches", lambda: hasattr(scheduler, "running_mbs") and not drained()))
     if scheduler.disaggregation_mode.value in ("prefill", "decode"):
         terms.append(("disaggregation", lambda: _disaggregation_busy(scheduler)))
     if scheduler.enable_hisparse:
