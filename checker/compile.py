@@ -9,7 +9,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 
@@ -29,9 +29,12 @@ from spec.protocol import Protocol
 from spec.terms import NEXT, BoolTerm, conj, disj, free_names, implies, neg
 from spec.tla import LeadsTo, Sort
 
+WORKERS = {"sglang-0.5.23": ("sglang-0.5.23-prefill", "sglang-0.5.23-decode")}
+"""Profile to those of the same engine whose loops are others, and of which the stuck regions are compiled too."""
 TARGETS = {"sglang-0.5.23": "engine_hooks/compiled/sglang_0_5_23.py"}
 _STUCK_PROPERTY = "paused-flush-succeeds"
 _MODE = "retract"
+_REAPS, _DRAINS = "reap-while-paused", "pd-drains-while-paused"
 _COMPARISONS = (z3.Z3_OP_EQ, z3.Z3_OP_LE, z3.Z3_OP_GE, z3.Z3_OP_LT, z3.Z3_OP_GT)
 _Predicates = tuple[Mapping[str, str], Mapping[str, Mapping[str, str]], Mapping[str, str]]
 _ENGINE_TERMS = ("running", "last_batch", "result_pending")
@@ -65,6 +68,7 @@ class Compiler:
         self.profile = profile
         self.functions: dict[str, _Function] = {}
         self.hooks = hooked(profile)
+        self.workers = [load_profile(name) for name in WORKERS.get(profile.name, ())]
         widest = Configuration("overlap", _MODE, "file")
         self.subject = Workbench(profile, widest).subject(follow_request=False)
 
@@ -149,10 +153,32 @@ class Compiler:
                 if not _alike(here, [self._region(place, (*remedies, *others)) for place in places]):
                     raise RuntimeError(f"{', '.join(others)} together change a stuck region, and none of them alone")
                 regions += here
-        return tuple(bearing), sorted(regions, key=lambda r: (places.index(r.configuration), r.remedies))
+        regions.sort(key=lambda r: (places.index(r.configuration), r.remedies))
+        workers = [region for worker in self.workers for region in self._of_worker(worker)]
+        return tuple(sorted({*bearing, *(n for r in workers for n in r.remedies)})), [*regions, *workers]
+
+    def _of_worker(self, worker: Profile) -> Iterator[_Region]:
+        """The regions of the loops that honour a pause.
+
+        The hook of the first remedy reaps in these loops too, of which its difference does not speak; the second
+        switches it on.
+        """
+        loops = {name: replace(loop, paused=("reap", *loop.paused)) for name, loop in worker.loops.items()}
+        kinds = {
+            (): worker,
+            (_REAPS,): replace(worker, loops=loops),
+            (_DRAINS, _REAPS): worker.with_remedies([_DRAINS]),
+        }
+        for place in worker.configurations(modes=[_MODE]):
+            if worker.loops[place.loop].honours_pause:
+                for remedies, profile in kinds.items():
+                    yield self._region_of(profile, place, remedies)
 
     def _region(self, configuration: Configuration, remedies: tuple[str, ...]) -> _Region:
-        subject = Workbench(self.profile.with_remedies(remedies), configuration).subject(follow_request=False)
+        return self._region_of(self.profile.with_remedies(remedies), configuration, remedies)
+
+    def _region_of(self, profile: Profile, configuration: Configuration, remedies: tuple[str, ...]) -> _Region:
+        subject = Workbench(profile, configuration).subject(follow_request=False)
         claim = next(p.claim for p in chosen([_STUCK_PROPERTY])[0].claims(subject.protocol, subject.spec))
         if not isinstance(claim, LeadsTo):
             raise TypeError(f"{_STUCK_PROPERTY} is not a leads-to")
@@ -220,7 +246,8 @@ class Compiler:
         names: set[str] = set()
         for function in self.functions.values():
             names |= {n.removesuffix(NEXT) for n in free_names(function.term)}
-        return [name for name in self.subject.protocol.variables if name in names]
+        own = [name for name in self.subject.protocol.variables if name in names]
+        return [*own, *sorted(names.difference(own))]
 
     def _profile_lines(
         self,

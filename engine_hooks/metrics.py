@@ -99,6 +99,12 @@ SERIES: Mapping[str, Series] = {
         "1: this rank took the version of an update that it answered as failed; the tokenizer reports another.",
         lambda _: [()],
     ),
+    "protocol_digest": Series(
+        "gauge",
+        (),
+        "Of all pauses, resumes, updates and flushes, how each was decided and in which pass; the same on all ranks.",
+        lambda _: [()],
+    ),
     "ledger_entries": Series("gauge", ("ledger", "stage"), "Entries in flight.", lambda v: product(v.ledgers, STAGES)),
     "ledger_oldest_timestamp_seconds": Series(
         "gauge",

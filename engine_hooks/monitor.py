@@ -14,6 +14,9 @@ from engine_hooks.compiled import CompiledProfile, Predicate, StuckKey
 from engine_hooks.errors import LostSightError, ProtocolViolationError
 from engine_hooks.monitor_board import Board, Violation
 from engine_hooks.monitor_options import MonitorOptions
+from engine_hooks.monitor_overdue import Overdue
+from engine_hooks.monitor_passes import Passes
+from engine_hooks.monitor_show import show_blockers, show_ledgers
 from engine_hooks.monitor_text import HOOKS, NEEDS, Finding, blocker_names, describe
 from engine_hooks.observation import COMPARED, VARIABLES, Observation
 
@@ -28,7 +31,8 @@ logger = logging.getLogger("quiesce")
 
 _TIMED_ONE_IN = 64
 _SETTLE_SECONDS = 5.0
-_CHECKED_AT_FORWARDS = frozenset(("no-forward-while-paused", "no-stale-kv"))
+_CHECKED_AT_FORWARDS = frozenset(("no-forward-while-paused", "no-stale-kv", "update-tells-truth"))
+_UNFLUSHED = "a batch is launched after an update whose flush was refused, and none was granted since"
 
 
 class Monitor:
@@ -55,10 +59,8 @@ class Monitor:
         self._lost = set(options.unasked)
         self._stuck: Mapping[str, Predicate] = {}
         self._without_region: set[StuckKey] = set()
-        self._judged: list[str] = []
         self._variables = attrgetter(*COMPARED)
-        self._last: tuple[object, object] | None = None
-        self._repeated = 0
+        self._passes = Passes(board)
         self.forwards = 0
         """Batches launched since they were last counted as checked."""
         self.minds_forwards = False
@@ -68,6 +70,7 @@ class Monitor:
         self._dropping: list[FlightRecorder | Tracer] = []
         self.watched = frozenset(p for p, needs in NEEDS.items() if not needs & options.unasked)
         self._blockers = blocker_names(profile)
+        self._overdue = Overdue(profile, options.patience)
         for hook in (name for name in HOOKS if name not in options.unasked):
             board.show("hook_applied", hook, value=1)
         missing = set(profile.variables) - set(VARIABLES)
@@ -128,9 +131,15 @@ class Monitor:
         self.board.show("paused", "scheduler", value=1, urgent=True)
         self.board.show("pause_start_timestamp_seconds", "scheduler", value=self._since, urgent=True)
 
+    def retracted(self, refused: int) -> None:
+        """A retract has put requests back into the queue; so many of them it turned away."""
+        what = f"a retract turned away {refused} requests that had been admitted"
+        self._event("requests-conserved", what, holds=not refused)
+
     def continued(self) -> None:
         """The engine resumes: every episode ends, nothing is wanted any more."""
         self._forget_last()
+        self._overdue.forget()
         self.mode = None
         self._since = None
         self.minds_forwards = self._stale
@@ -150,7 +159,7 @@ class Monitor:
             self.flush_wanted = False
             self._stale = False
             self.minds_forwards = self._since is not None
-            for property_id in ("paused-flush-succeeds", "update-flushes", "no-stale-kv"):
+            for property_id in ("paused-flush-succeeds", "update-flushes", "no-stale-kv", "update-tells-truth"):
                 self._end(property_id)
             self._show_stuck(())
             self._show_blockers(None)
@@ -191,6 +200,7 @@ class Monitor:
     def version_answered(self, *, agree: bool) -> None:
         """A request that carries a weight version was answered: whether scheduler and tokenizer now have the same."""
         self.board.show("version_mismatch", value=int(not agree), urgent=True)
+        self._event("versions-agree", "scheduler and tokenizer have different weight versions", holds=agree)
 
     def update_answered(self, kind: str, result: str) -> None:
         """A weight update was answered: ok, failed, or unflushed (loaded, but its flush was refused)."""
@@ -209,13 +219,7 @@ class Monitor:
         """A census of the KV pages was taken."""
         for state, number in census.counts.items():
             self.board.show("kv_pages", state, value=number, urgent=True)
-        if "pages-conserved" not in self.watched:
-            return
-        self.board.checked("pages-conserved")
-        if census.conserved:
-            self._end("pages-conserved")
-        else:
-            self._violated("pages-conserved", f"a census {moment} found {census}", self._seen)
+        self._event("pages-conserved", f"a census {moment} found {census}", holds=census.conserved)
 
     def forward(self) -> None:
         """A batch is about to be launched.
@@ -228,8 +232,9 @@ class Monitor:
         if self._since is not None and "no-forward-while-paused" in self.watched:
             self._violated("no-forward-while-paused", "a batch is launched", self._seen)
         if self._stale and "no-stale-kv" in self.watched and not self.sees("lineage"):
-            what = "a batch is launched after an update whose flush was refused, and none was granted since"
-            self._violated("no-stale-kv", what, self._seen)
+            self._violated("no-stale-kv", _UNFLUSHED, self._seen)
+        if self._stale and "update-tells-truth" in self.watched:
+            self._violated("update-tells-truth", _UNFLUSHED, self._seen)
 
     def stale_read(self, told: str) -> None:
         """Requests of a batch read KV of older weights, says its lineage; `told`: how much, and from where."""
@@ -245,13 +250,14 @@ class Monitor:
         if before is not None:
             self._stamp(before)
         said = (self._variables(before) if before is not None else None, self._variables(seen))
-        repeated = self._is_repetition(said)
+        repeated = self._passes.repeats(said)
         if self._recorder is not None:
             self._recorder.passed(seen, said, repeated=repeated)
         if not repeated:
             self._check(before, seen)
         if self.board.due():
-            self._show_ledgers(seen)
+            show_ledgers(self.board, self.profile, seen)
+            self._check_overdue(seen)
             self._count_repeated()
             self._count_dropped()
             self.board.tick()
@@ -268,28 +274,19 @@ class Monitor:
         if started is not None:
             self.board.observe("check_duration_seconds", time.perf_counter() - started)
 
-    def _is_repetition(self, said: tuple[object, object]) -> bool:
-        """Whether this pass says what the last one said. Predicates are functions of it, so its checks are too.
-
-        A paused loop spins, so almost every pass is one.
-        """
-        if said == self._last:
-            self._repeated += 1
-            return True
-        self._count_repeated()
-        self._last = said
-        self._judged.clear()
-        return False
+    def _check_overdue(self, seen: Observation) -> None:
+        """What lasts: no function of the state, so that it is judged of repeated passes too."""
+        if "state" in self._lost:
+            return
+        for property_id, wrong in self._overdue.judge(seen, self.board.now()):
+            self._event(property_id, wrong, holds=not wrong)
 
     def _forget_last(self) -> None:
         self._count_repeated()
-        self._last = None
+        self._passes.forget()
 
     def _count_repeated(self) -> None:
-        if self._repeated:
-            for property_id in self._judged:
-                self.board.checked(property_id, self._repeated)
-            self._repeated = 0
+        self._passes.settle()
         if self.forwards:
             for property_id in _CHECKED_AT_FORWARDS & self.watched:
                 self.board.checked(property_id, self.forwards)
@@ -327,7 +324,7 @@ class Monitor:
         self._show_blockers(seen if seen.flush_wanted or seen.deferred_pending else None, gate)
         if not self.sees("stuck_region"):
             return
-        self._checked("paused-flush-succeeds")
+        self._passes.checked("paused-flush-succeeds")
         stuck = tuple(p for p, region in self._stuck.items() if p in self.watched and region(seen))
         self._show_stuck(stuck)
         for property_id in stuck:
@@ -337,16 +334,22 @@ class Monitor:
 
     # Episodes and what is shown.
 
+    def _event(self, property_id: str, what: str, *, holds: bool) -> None:
+        """Judge what is no function of a pass's state."""
+        if property_id not in self.watched:
+            return
+        self.board.checked(property_id)
+        if holds:
+            self._end(property_id)
+        else:
+            self._violated(property_id, what, self._seen)
+
     def _judge(self, property_id: str, what: str, seen: Observation, *, holds: bool) -> None:
-        self._checked(property_id)
+        self._passes.checked(property_id)
         if holds:
             self._end(property_id)
         else:
             self._violated(property_id, what, seen)
-
-    def _checked(self, property_id: str) -> None:
-        self._judged.append(property_id)
-        self.board.checked(property_id)
 
     def _choose_region(self, key: StuckKey) -> None:
         """The stuck region of this pause.
@@ -386,14 +389,4 @@ class Monitor:
             self.board.show("stuck", property_id, value=int(property_id in stuck), urgent=True)
 
     def _show_blockers(self, seen: Observation | None, gate: str = "flush") -> None:
-        relevant = self.profile.blockers[gate]
-        for name in self._blockers:
-            value = seen is not None and name in relevant and relevant[name](seen)
-            self.board.show("flush_blocked", name, value=int(value), urgent=True)
-
-    def _show_ledgers(self, seen: Observation) -> None:
-        for name, ledger in self.profile.ledgers.items():
-            for stage, attributes in ledger.stages.items():
-                number = sum(getattr(seen, attribute) for attribute in attributes)
-                self.board.show("ledger_entries", name, stage, value=number)
-            self.board.show("ledger_oldest_timestamp_seconds", name, value=seen.oldest.get(name, 0))
+        show_blockers(self.board, self.profile, self._blockers, seen, gate)

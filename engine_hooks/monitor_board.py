@@ -93,6 +93,10 @@ class Board:
             sink.report(violation)
         self._flush_sinks()
 
+    def now(self) -> float:
+        """The time (monotonic s)."""
+        return self._clock()
+
     def due(self) -> bool:
         """Whether a second has passed since the last tick, so that gauges are worth computing."""
         return self._clock() >= self._due

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine_hooks.monitor_overdue import PATIENCE_SECONDS
 from engine_hooks.observation import NOWHERE, Rank
 
 
@@ -19,3 +20,5 @@ class MonitorOptions:
     """Raise ProtocolViolationError and LostSightError; for CI."""
     unasked: frozenset[str] = frozenset(("lineage",))
     """Hooks that are off because nobody asked for them, which is no loss."""
+    patience: float = PATIENCE_SECONDS
+    """How long (s) what must come at some time may take."""

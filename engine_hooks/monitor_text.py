@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from engine_hooks.compiled import CompiledProfile
     from engine_hooks.observation import Observation
 
+WORKER_QUEUES = (
+    "pd_bootstrap_waiting", "pd_inflight_sending", "pd_prealloc_waiting", "pd_transfer_receiving", "pd_release_held",
+)  # fmt: skip
+"""What an observation has of the queues of a prefill or decode worker."""
 HOOKS = (
     "profile", "pass", "paused_pass", "forward", "pause", "resume", "flush", "deferred_flush", "update", "idle",
     "state", "lookups", "gate", "stuck_region", "version", "census", "lineage",
@@ -30,15 +34,27 @@ NEEDS: Mapping[str, frozenset[str]] = {
     "flush-only-when-quiescent": frozenset(("profile", "state", "gate", "flush")),
     "no-stale-kv": frozenset(("profile", "forward", "update", "flush")),
     "pages-conserved": frozenset(("profile", "census")),
+    "update-tells-truth": frozenset(("profile", "forward", "update", "flush")),
+    "versions-agree": frozenset(("profile", "update", "version")),
+    "requests-conserved": frozenset(("profile", "pause", "resume")),
+    "ready-work-retired": frozenset(("profile", "state", "pass", "resume")),
+    "ledgers-drain": frozenset(("profile", "state", "pass", "paused_pass", "resume")),
+    "requests-return": frozenset(("profile", "state", "pass", "resume")),
+    "control-answered": frozenset(("profile", "state", "pass", "paused_pass", "resume")),
+    "paused-work-ends": frozenset(("profile", "state", "lookups", "pass", "paused_pass", "resume")),
 }
 """The properties watched, each with the hooks without which it is not checked."""
 
 # The properties of which the ledgers are the cause, so that their entries belong in the line.
-_ABOUT_LEDGERS = frozenset(("paused-flush-succeeds", "update-flushes", "idle-is-true", "flush-only-when-quiescent"))
+_ABOUT_LEDGERS = frozenset((
+    "paused-flush-succeeds", "update-flushes", "idle-is-true", "flush-only-when-quiescent", "ready-work-retired",
+    "ledgers-drain",
+))  # fmt: skip
 
 _ADVICE: Mapping[str, str] = {
     "paused-flush-succeeds": "no retry can succeed while paused: call continue_generation and then flush, before any "
-    "new request; or start with QUIESCE_REMEDIES=reap-while-paused",
+    "new request; or start with QUIESCE_REMEDIES=reap-while-paused (prefill and decode workers: "
+    "pd-drains-while-paused)",
     "update-flushes": "the new weights are loaded but the old cache is not dropped: call flush_cache until it "
     "succeeds, before continue_generation",
     "deferred-flush-agrees": "send the flush again without a time-out",
@@ -51,6 +67,20 @@ _ADVICE: Mapping[str, str] = {
     "generated since the update",
     "pages-conserved": "a page that two hold gives wrong answers, so restart the engine; one that nobody holds is lost "
     "until the next flush, so flush",
+    "update-tells-truth": "the update failed, and its weights answer all the same: pause, flush until it succeeds, and "
+    "discard what was generated since the update",
+    "versions-agree": "samples carry the version of one of the two: send the update again until it succeeds",
+    "requests-conserved": "send these requests again; or start with a larger max_queued_requests, or with "
+    "QUIESCE_REMEDIES=retract-keeps-admitted",
+    "ready-work-retired": "the running loop does not reach the function that would retire it: look for a patch of the "
+    "loop; on several ranks, for one of them whose copies do not end",
+    "ledgers-drain": "while paused call continue_generation; while running look at the device, the storage or the peer "
+    "that was given the work",
+    "requests-return": "look for what keeps requests from being scheduled: a lookup of a storage that does not answer, "
+    "memory, a rank that waits for another",
+    "paused-work-ends": "the storage is queried for as long as the pause lasts: look for a hook or patch that retries "
+    "lookups while paused",
+    "control-answered": "whoever sent the flush still waits: end its connection and send it again",
 }
 
 
@@ -69,6 +99,10 @@ def describe_ledgers(profile: CompiledProfile, seen: Observation, now: float) ->
         counts = ", ".join(f"{number} {stage}" for stage, number in stages.items() if number)
         age = f", the oldest seen {now - seen.oldest[name]:.2f} s ago" if name in seen.oldest else ""
         parts.append(f"{name} ({counts}{age}; {ledger.reaper} would have to run)")
+    for attribute in WORKER_QUEUES:
+        if number := getattr(seen, attribute):
+            name, _, stage = attribute.rpartition("_")
+            parts.append(f"{name} ({number} {stage})")
     return "; ".join(parts)
 
 

@@ -45,6 +45,12 @@ class Observation:
     oldest: dict[str, float] = field(default_factory=dict)
     """Ledger to the wall-clock time (s) at which its oldest entry was first seen; absent where it is empty."""
 
+    ready_since: dict[str, float] = field(default_factory=dict)
+    """Ledger to the wall-clock time (s) at which what its reaper takes next was first seen ready; absent where nothing
+    is."""
+    deferred_until: float | None = None
+    """When a deferred flush that waits must be answered (monotonic s); None where none waits."""
+
     # The spec's state variables, by their names there.
     paused: bool = False
     flush_wanted: bool = False
@@ -67,9 +73,24 @@ class Observation:
     prefetch_done: int = 0
     lookups: int = 0
     """Storage lookups started so far on this rank; never decreases."""
+    pd_bootstrap_waiting: int = 0
+    """Of a prefill or decode worker's queues all entries are in the first stage: what is ready only a poll tells, which
+    is one for all ranks."""
+    pd_bootstrap_ready: int = 0
+    pd_inflight_sending: int = 0
+    pd_inflight_ready: int = 0
+    pd_prealloc_waiting: int = 0
+    pd_prealloc_ready: int = 0
+    pd_transfer_receiving: int = 0
+    pd_transfer_ready: int = 0
+    pd_release_held: int = 0
+    pd_release_ready: int = 0
 
 
-_CONTEXT = frozenset(("rank", "sequence", "loop", "mode", "step", "forwards", "recorded_idle", "unmodelled", "oldest"))
+_CONTEXT = frozenset((
+    "rank", "sequence", "loop", "mode", "step", "forwards", "recorded_idle", "unmodelled", "oldest", "ready_since",
+    "deferred_until",
+))  # fmt: skip
 VARIABLES = tuple(f.name for f in fields(Observation) if f.name not in _CONTEXT)
 """The spec's state variables that an observation has."""
 COMPARED = ("mode", "recorded_idle", "unmodelled", *VARIABLES)

@@ -40,6 +40,16 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     prefetch_loading: int = 0
     prefetch_done: int = 0
     lookups: int = 0
+    pd_bootstrap_waiting: int = 0
+    pd_bootstrap_ready: int = 0
+    pd_inflight_sending: int = 0
+    pd_inflight_ready: int = 0
+    pd_prealloc_waiting: int = 0
+    pd_prealloc_ready: int = 0
+    pd_transfer_receiving: int = 0
+    pd_transfer_ready: int = 0
+    pd_release_held: int = 0
+    pd_release_ready: int = 0
 
 
 class Header(Origin, frozen=True, forbid_unknown_fields=True, tag="header", tag_field="kind"):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from engine_hooks.errors import SettingsError
 from engine_hooks.lineage.stored import KEYS
+from engine_hooks.monitor_overdue import OVERDUE, PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -27,6 +28,8 @@ class Mode(Enum):
 ALL_REMEDIES = "all"
 _DIGITS = 9
 """Of a number that a variable gives: a longer one is a mistake."""
+
+_OVERDUE = ", ".join(f"`{name}`" for name in OVERDUE)
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,12 @@ VARIABLES = (
         "`on`: which weights are behind each KV page is followed, through host and storage; `no-stale-kv` then says"
         f" which tier brought in how many stale tokens. A number: how many storage keys are remembered; `on`: {KEYS:,}",
     ),
+    Variable(
+        "QUIESCE_PATIENCE",
+        "a number of seconds",
+        f"`{PATIENCE_SECONDS}`",
+        f"how long what must come at some time may take, before a violation of {_OVERDUE} is counted",
+    ),
 )
 """Every variable that `Settings.from_environment` reads."""
 
@@ -124,6 +133,8 @@ class Settings:
     """As written; `census_options` reads it."""
     lineage: str = ""
     """As written; `lineage_options` reads it."""
+    patience: str = ""
+    """As written; `patience_seconds` reads it."""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Settings:
@@ -143,6 +154,7 @@ class Settings:
             trace_dir=_folder(environ, "QUIESCE_TRACE"),
             census=environ.get("QUIESCE_CENSUS", "").strip(),
             lineage=environ.get("QUIESCE_LINEAGE", "").strip(),
+            patience=environ.get("QUIESCE_PATIENCE", "").strip(),
         )
 
     def chosen_remedies(self, known: Collection[str]) -> tuple[str, ...]:
@@ -174,6 +186,14 @@ class Settings:
         raise SettingsError(
             f"QUIESCE_LINEAGE={self.lineage[:40]!r} is not valid; valid: on, off, or a number of storage keys"
         )
+
+    def patience_seconds(self) -> int:
+        """How long what must come may take; raises SettingsError for a value of QUIESCE_PATIENCE that is not valid."""
+        if not self.patience:
+            return PATIENCE_SECONDS
+        if _is_number(self.patience):
+            return int(self.patience)
+        raise SettingsError(f"QUIESCE_PATIENCE={self.patience[:40]!r} is not valid; valid: a number of seconds")
 
 
 def _is_number(text: str) -> bool:

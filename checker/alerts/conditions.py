@@ -39,6 +39,7 @@ def conditions(durations: Durations) -> Iterator[Alert]:
     yield _pending(durations)
     yield _failed(durations)
     yield _ranks_differ(durations)
+    yield _misaligned(durations)
     yield _versions(durations)
 
 
@@ -213,6 +214,32 @@ def _ranks_differ(durations: Durations) -> Alert:
             Case("one rank is behind for half of it", {one: "1x17 2x6", two: "1x23"}),
             Case("all ranks alike", {one: "1x13 2x10", two: "1x13 2x10"}),
             Case("one rank only", {one: "1x13 2x10"}),
+        ),
+        step=_settle_step(durations),
+    )
+
+
+def _misaligned(durations: Durations) -> Alert:
+    one, two = (series("protocol_digest", rank) for rank in (0, 1))
+    replica, stage = series("protocol_digest", dp_rank="1"), series("protocol_digest", pp_rank="1")
+    # Of the ranks that are made to do the same: replicas get other requests, and stages are at other passes.
+    group = "without (tp_rank)"
+    differ = f"max {group} (quiesce_protocol_digest) - min {group} (quiesce_protocol_digest)"
+    return Alert(
+        name=names.MISALIGNED,
+        severity="critical",
+        group=_GROUP,
+        wait=durations.settle,
+        expr=f"max {WITHOUT_RANKS} ({differ}) > 0",
+        summary="{{ $labels.instance }}: its ranks no longer go in step.",
+        description="Ranks of one replica decided the same pauses, updates or flushes differently, or in different"
+        " passes; or one of them is behind.",
+        cases=(
+            Case("one rank decided otherwise, for longer", {one: "7x13 8x10", two: "7x13 9x10"}, fires={}),
+            Case("one rank is behind for half of it", {one: "7x17 8x6", two: "7x23"}),
+            Case("all ranks alike", {one: "7x13 8x10", two: "7x13 8x10"}),
+            Case("a replica, and a stage, which do otherwise", {one: "7x23", replica: "8x23", stage: "9x23"}),
+            Case("one rank only", {one: "7x13 8x10"}),
         ),
         step=_settle_step(durations),
     )

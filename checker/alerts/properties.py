@@ -19,6 +19,14 @@ _SYMPTOMS: Mapping[str, tuple[str, str]] = {
     "idle-is-true": ("warning", "idle or active is recorded wrongly while it is paused"),
     "flush-only-when-quiescent": ("critical", "caches were reset under work in flight"),
     "no-stale-kv": ("critical", "new weights answer from the old weights' cache"),
+    "update-tells-truth": ("critical", "an update was answered as failed, and its weights answer"),
+    "versions-agree": ("warning", "scheduler and tokenizer had different weight versions"),
+    "requests-conserved": ("warning", "a pause turned away requests that had been admitted"),
+    "ready-work-retired": ("warning", "work that is done is not picked up"),
+    "ledgers-drain": ("warning", "work in flight does not end"),
+    "requests-return": ("critical", "requests wait, and no batch is launched"),
+    "control-answered": ("warning", "a flush with a time-out is not answered"),
+    "paused-work-ends": ("warning", "the storage is asked long after a pause began"),
     "pages-conserved": ("critical", "pages of the KV pool are lost, or have two owners"),
 }
 """Watched property to its severity and its symptom, which follows the engine's name."""

@@ -9,8 +9,10 @@ from checker.alerts.names import violated
 from checker.docs.blocks import Maker, code, table
 from checker.docs.errors import DocsError
 from checker.docs.incidents import Incident, incidents
+from checker.docs.unwatched import UNWATCHED
 from checker.docs.verdicts import Decided, Record, severity, tally
 from checker.verdict import Verdict
+from engine_hooks.monitor_overdue import OVERDUE
 from engine_hooks.monitor_text import NEEDS
 from spec.properties import Property, catalogue
 
@@ -31,6 +33,11 @@ _METHODS: Mapping[str, tuple[str, str]] = {
 }
 """Method to its words, and the page of the guide that tells of it."""
 _NO_METHOD = "none"
+_WAITED = (
+    "It is watched by an age: what has not come for longer than [`QUIESCE_PATIENCE`](../reference/environment.md), "
+    "while passes went round, is counted. That is not to say that it never comes, and a loop that stands still counts "
+    "nothing. "
+)
 
 
 def makers(record: Record) -> Mapping[str, Maker]:
@@ -130,12 +137,15 @@ def _methods() -> str:
 def _watched(name: str) -> str:
     prop = _known(name)
     if name not in NEEDS:
-        return "The monitor does not watch it: it is proved or refuted, and nothing reports it from an engine."
-    alert = violated(prop.id)
+        if name not in UNWATCHED:
+            raise DocsError(f"{name} is not watched, and no reason is given in checker/docs/unwatched.py")
+        return f"The monitor does not count it. {UNWATCHED[name]}"
+    alert, needs = violated(prop.id), code(sorted(NEEDS[name]))
     return (
         f'In a running engine an episode counts one in `quiesce_violations_total{{property="{name}"}}`. '
-        f"The hooks that it needs: {code(sorted(NEEDS[name]))}; where one is lost, it is not checked, and "
-        f"`quiesce_hook_applied` says so. Alert: `{alert}`, runbook `deploy/runbooks/{alert}.md`."
+        f"{_WAITED if name in OVERDUE else ''}"
+        f"The hooks that it needs: {needs}; where one is lost, it is not checked, and `quiesce_hook_applied` says so. "
+        f"Alert: `{alert}`, runbook `deploy/runbooks/{alert}.md`."
     )
 
 

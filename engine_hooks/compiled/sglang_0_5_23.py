@@ -182,6 +182,76 @@ def stuck_normal_file(s: State) -> bool:
     )
 
 
+def stuck_prefill_normal_none(s: State) -> bool:
+    """Paused, a flush wanted, and an entry that nothing but help can retire."""
+    return bool(
+        (s.paused and s.flush_wanted)
+        and (
+            (s.write_through_queued > 0)
+            or (s.write_through_submitted > 0)
+            or (s.write_through_ready > 0)
+            or (s.load_back_queued > 0)
+            or (s.load_back_submitted > 0)
+            or (s.load_back_ready > 0)
+            or (s.pd_bootstrap_waiting > 0)
+            or (s.pd_bootstrap_ready > 0)
+            or (s.pd_inflight_sending > 0)
+            or (s.pd_inflight_ready > 0)
+        )
+    )
+
+
+def stuck_prefill_normal_none_reap_while_paused(s: State) -> bool:
+    """Paused, a flush wanted, and an entry that nothing but help can retire."""
+    return bool(
+        (s.paused and s.flush_wanted)
+        and (
+            (s.load_back_queued > 0)
+            or (s.pd_bootstrap_waiting > 0)
+            or (s.pd_bootstrap_ready > 0)
+            or (s.pd_inflight_sending > 0)
+            or (s.pd_inflight_ready > 0)
+        )
+    )
+
+
+def stuck_decode_normal_none(s: State) -> bool:
+    """Paused, a flush wanted, and an entry that nothing but help can retire."""
+    return bool(
+        (s.paused and s.flush_wanted)
+        and (
+            (s.write_through_queued > 0)
+            or (s.write_through_submitted > 0)
+            or (s.write_through_ready > 0)
+            or (s.load_back_queued > 0)
+            or (s.load_back_submitted > 0)
+            or (s.load_back_ready > 0)
+            or (s.pd_prealloc_waiting > 0)
+            or (s.pd_prealloc_ready > 0)
+            or (s.pd_transfer_receiving > 0)
+            or (s.pd_transfer_ready > 0)
+            or (s.pd_release_held > 0)
+            or (s.pd_release_ready > 0)
+        )
+    )
+
+
+def stuck_decode_normal_none_reap_while_paused(s: State) -> bool:
+    """Paused, a flush wanted, and an entry that nothing but help can retire."""
+    return bool(
+        (s.paused and s.flush_wanted)
+        and (
+            (s.load_back_queued > 0)
+            or (s.pd_prealloc_waiting > 0)
+            or (s.pd_prealloc_ready > 0)
+            or (s.pd_transfer_receiving > 0)
+            or (s.pd_transfer_ready > 0)
+            or (s.pd_release_held > 0)
+            or (s.pd_release_ready > 0)
+        )
+    )
+
+
 def always_deferred_flush_agrees_deferred_flush_ignores_waiting(s: State) -> bool:
     """A waiting deferred flush is not refused what an immediate one would be granted."""
     return bool(True)
@@ -243,6 +313,16 @@ PROFILE = CompiledProfile(
         "prefetch_hit",
         "prefetch_loading",
         "prefetch_done",
+        "pd_bootstrap_ready",
+        "pd_bootstrap_waiting",
+        "pd_inflight_ready",
+        "pd_inflight_sending",
+        "pd_prealloc_ready",
+        "pd_prealloc_waiting",
+        "pd_release_held",
+        "pd_release_ready",
+        "pd_transfer_ready",
+        "pd_transfer_receiving",
     ),
     ledgers=_LEDGERS,
     gates={"flush": gate_flush, "deferred_flush": gate_deferred_flush},
@@ -273,6 +353,26 @@ PROFILE = CompiledProfile(
         StuckKey("overlap", "retract", "none", ("reap-while-paused",)): {},
         StuckKey("overlap", "retract", "file", ()): {"paused-flush-succeeds": stuck_normal_file},
         StuckKey("overlap", "retract", "file", ("reap-while-paused",)): {},
+        StuckKey("prefill-normal", "retract", "none", ()): {"paused-flush-succeeds": stuck_prefill_normal_none},
+        StuckKey("prefill-normal", "retract", "none", ("reap-while-paused",)): {
+            "paused-flush-succeeds": stuck_prefill_normal_none_reap_while_paused
+        },
+        StuckKey("prefill-normal", "retract", "none", ("pd-drains-while-paused", "reap-while-paused")): {},
+        StuckKey("prefill-overlap", "retract", "none", ()): {"paused-flush-succeeds": stuck_prefill_normal_none},
+        StuckKey("prefill-overlap", "retract", "none", ("reap-while-paused",)): {
+            "paused-flush-succeeds": stuck_prefill_normal_none_reap_while_paused
+        },
+        StuckKey("prefill-overlap", "retract", "none", ("pd-drains-while-paused", "reap-while-paused")): {},
+        StuckKey("decode-normal", "retract", "none", ()): {"paused-flush-succeeds": stuck_decode_normal_none},
+        StuckKey("decode-normal", "retract", "none", ("reap-while-paused",)): {
+            "paused-flush-succeeds": stuck_decode_normal_none_reap_while_paused
+        },
+        StuckKey("decode-normal", "retract", "none", ("pd-drains-while-paused", "reap-while-paused")): {},
+        StuckKey("decode-overlap", "retract", "none", ()): {"paused-flush-succeeds": stuck_decode_normal_none},
+        StuckKey("decode-overlap", "retract", "none", ("reap-while-paused",)): {
+            "paused-flush-succeeds": stuck_decode_normal_none_reap_while_paused
+        },
+        StuckKey("decode-overlap", "retract", "none", ("pd-drains-while-paused", "reap-while-paused")): {},
     },
     stuck_ledgers={
         StuckKey("normal", "retract", "none", ()): {"paused-flush-succeeds": ("write_through", "load_back")},
@@ -287,6 +387,34 @@ PROFILE = CompiledProfile(
             "paused-flush-succeeds": ("write_through", "load_back", "backup", "prefetch")
         },
         StuckKey("overlap", "retract", "file", ("reap-while-paused",)): {},
+        StuckKey("prefill-normal", "retract", "none", ()): {
+            "paused-flush-succeeds": ("write_through", "load_back", "pd_bootstrap", "pd_inflight")
+        },
+        StuckKey("prefill-normal", "retract", "none", ("reap-while-paused",)): {
+            "paused-flush-succeeds": ("load_back", "pd_bootstrap", "pd_inflight")
+        },
+        StuckKey("prefill-normal", "retract", "none", ("pd-drains-while-paused", "reap-while-paused")): {},
+        StuckKey("prefill-overlap", "retract", "none", ()): {
+            "paused-flush-succeeds": ("write_through", "load_back", "pd_bootstrap", "pd_inflight")
+        },
+        StuckKey("prefill-overlap", "retract", "none", ("reap-while-paused",)): {
+            "paused-flush-succeeds": ("load_back", "pd_bootstrap", "pd_inflight")
+        },
+        StuckKey("prefill-overlap", "retract", "none", ("pd-drains-while-paused", "reap-while-paused")): {},
+        StuckKey("decode-normal", "retract", "none", ()): {
+            "paused-flush-succeeds": ("write_through", "load_back", "pd_prealloc", "pd_transfer", "pd_release")
+        },
+        StuckKey("decode-normal", "retract", "none", ("reap-while-paused",)): {
+            "paused-flush-succeeds": ("load_back", "pd_prealloc", "pd_transfer", "pd_release")
+        },
+        StuckKey("decode-normal", "retract", "none", ("pd-drains-while-paused", "reap-while-paused")): {},
+        StuckKey("decode-overlap", "retract", "none", ()): {
+            "paused-flush-succeeds": ("write_through", "load_back", "pd_prealloc", "pd_transfer", "pd_release")
+        },
+        StuckKey("decode-overlap", "retract", "none", ("reap-while-paused",)): {
+            "paused-flush-succeeds": ("load_back", "pd_prealloc", "pd_transfer", "pd_release")
+        },
+        StuckKey("decode-overlap", "retract", "none", ("pd-drains-while-paused", "reap-while-paused")): {},
     },
     always={"deferred-flush-agrees": always_deferred_flush_agrees},
     steps={"no-new-lookup-while-paused": step_no_new_lookup_while_paused},
@@ -302,7 +430,7 @@ PROFILE = CompiledProfile(
         "pp-honours-pause": "the loops look at the flag after ingest; a paused pass reaps HiCache events, then records",
         "pd-drains-while-paused": "each paused pass reaps HiCache events and works off the decode queues, then records",
     },
-    bearing=("reap-while-paused",),
+    bearing=("pd-drains-while-paused", "reap-while-paused"),
     repaired={
         "deferred-flush-ignores-waiting": Repaired(
             gates={"deferred_flush": gate_flush},

@@ -16,6 +16,7 @@ from engine_hooks.metrics import PrometheusSink, Vocabulary
 from engine_hooks.monitor import Monitor
 from engine_hooks.monitor_board import Board, Sink
 from engine_hooks.monitor_options import MonitorOptions
+from engine_hooks.monitor_overdue import PATIENCE_SECONDS
 from engine_hooks.monitor_text import HOOKS, NEEDS, blocker_names
 from engine_hooks.observation import Rank
 from engine_hooks.recorder import FlightRecorder, Identity
@@ -32,7 +33,7 @@ from engine_hooks.sglang.probes_state import (
     storage_kind,
     version_reader,
 )
-from engine_hooks.sglang.probes_targets import START, TARGETS, missing_targets
+from engine_hooks.sglang.probes_targets import ON_DEMAND, START, TARGETS, missing_targets
 from engine_hooks.sglang.probes_trace import TRACE_TARGETS, Traced, traced
 from engine_hooks.sglang.remedies import all_ranks_agree, bind_remedies, make_remedies, register_remedies, unhooked
 from engine_hooks.sglang.repairs.base import Remedy
@@ -126,6 +127,15 @@ def _census_options(settings: Settings) -> CensusOptions:
         return CensusOptions(on=False)
 
 
+def _patience(settings: Settings) -> int:
+    """How long what must come may take; the default where the setting cannot be read."""
+    try:
+        return settings.patience_seconds()
+    except SettingsError as error:
+        logger.error("quiesce: %s; it is %d", error, PATIENCE_SECONDS)  # noqa: TRY400 - one line says it all
+        return PATIENCE_SECONDS
+
+
 def _lineage_hooks(settings: Settings) -> LineageHooks | None:
     """The hooks of the lineage, where it is asked for; none where the setting cannot be read."""
     try:
@@ -185,7 +195,7 @@ class _Starter:
         remedies = self._remedies(scheduler, board, parallel)
         loop = loop_name(scheduler, parallel.pp_size)
         enforce = self.settings.mode is Mode.ENFORCE
-        options = MonitorOptions(rank, loop, tuple(remedies), enforce, unasked=self._unasked)
+        options = MonitorOptions(rank, loop, tuple(remedies), enforce, self._unasked, _patience(self.settings))
         monitor = Monitor(self.profile, board, options)
         self._record(monitor)
         for hook, reason in self._not_applied().items():
@@ -300,11 +310,9 @@ class _Starter:
         from sglang.srt.plugins.hook_registry import HookRegistry  # noqa: PLC0415 - imported only where an engine runs
 
         applied = HookRegistry._patched  # noqa: SLF001 - the engine has no public name for it
-        return {
-            target.hook: f"{target.path}: {self.missing.get(target.path, 'not applied by the engine')}"
-            for target in TARGETS
-            if target.path not in applied
-        }
+        gone = [target for target in TARGETS if target.path not in applied]
+        gone += [target for target in ON_DEMAND if target.path in self.missing]
+        return {t.hook: f"{t.path}: {self.missing.get(t.path, 'not applied by the engine')}" for t in gone}
 
     def _remedies(self, scheduler: Engine, board: Board, parallel: Engine) -> dict[str, Remedy]:
         """The remedies that are active on this rank: chosen, bound, hooked, and the same on all ranks."""

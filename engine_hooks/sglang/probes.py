@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from engine_hooks.errors import QuiesceError
+from engine_hooks.sglang.probes_on_demand import OnDemand
 
 if TYPE_CHECKING:
     from engine_hooks.sglang.probes_session import Session
@@ -105,11 +106,15 @@ class Probes:
         if session is not None and session.census is not None:
             session.guarded("census", session.idling)
 
-    def paused(self, _result: object, _scheduler: Engine, *args: object, **kwargs: object) -> None:
-        """AFTER `Scheduler.pause_generation`."""
+    def paused(self, original: Call, scheduler: Engine, *args: object, **kwargs: object) -> object:
+        """AROUND `Scheduler.pause_generation`."""
         session = self._session
-        if session is not None:
-            session.guarded("pause", lambda: session.paused(_request(args, kwargs).mode))
+        if session is None:
+            return original(scheduler, *args, **kwargs)
+        session.guarded("pause", lambda: session.retracting(_request(args, kwargs).mode))
+        result = original(scheduler, *args, **kwargs)
+        session.guarded("pause", lambda: session.paused(_request(args, kwargs).mode))
+        return result
 
     def continued(self, _result: object, _scheduler: Engine, *_args: object, **_kwargs: object) -> None:
         """AFTER `Scheduler.continue_generation`."""
@@ -142,14 +147,23 @@ class Probes:
         session = self._session
         if session is None or not getattr(_request(args, kwargs), "timeout_s", None):
             return original(wrapper, *args, **kwargs)
-        return self._deferred(session, original, wrapper, *args, **kwargs)
+        result = self._deferred(session, original, wrapper, *args, **kwargs)
+        session.guarded("deferred_flush", self._look_at_pending, session, wrapper)
+        return result
 
-    def pending_flush_checked(self, original: Call, wrapper: Engine, *args: object, **kwargs: object) -> object:
-        """AROUND `SchedulerFlushWrapper.check_pending`, which runs in each pass."""
-        session = self._session
-        if session is None or getattr(wrapper, "_pending", None) is None:
-            return original(wrapper, *args, **kwargs)
-        return self._deferred(session, original, wrapper, *args, **kwargs)
+    def _look_at_pending(self, session: Session, wrapper: Engine) -> None:
+        """Hook `SchedulerFlushWrapper.check_pending`, which runs in each pass, for as long as a flush waits."""
+        if wrapper._pending is None:  # noqa: SLF001 - the engine has no public name for it
+            return
+
+        def checked(original: Call, *args: object, **kwargs: object) -> object:
+            result = self._deferred(session, original, *args, **kwargs)
+            if wrapper._pending is None:  # noqa: SLF001 - as above
+                hook.off()
+            return result
+
+        hook = OnDemand(wrapper, "check_pending", checked)
+        hook.on()
 
     def update_from_disk(self, original: Call, manager: Engine, *args: object, **kwargs: object) -> object:
         """AROUND `SchedulerWeightUpdaterManager.update_weights_from_disk`."""

@@ -45,6 +45,20 @@ class FirstSeen:
         return self._oldest
 
 
+class FirstReady:
+    """When what is at the head of a reaper's queue was first seen there. Holds that one, and nothing else."""
+
+    def __init__(self) -> None:
+        self._head: Engine = None
+        self._since = 0.0
+
+    def since(self, head: Engine, now: float) -> float | None:
+        """The wall-clock time (s) since when `head` is the same; None where it is None."""
+        if head is not self._head:
+            self._head, self._since = head, now
+        return None if head is None else self._since
+
+
 def transfer_stages(
     entries: Mapping[int, Any], queue: Iterable[Engine], acks: Iterable[Engine]
 ) -> tuple[int, int, int]:
@@ -77,6 +91,11 @@ def _items(queue: Engine) -> Sequence[Engine]:
     return list(queue.queue)
 
 
+def _head(queue: Engine) -> Engine:
+    """The first entry of a `queue.Queue`, which only the scheduler's thread takes out; None where there is none."""
+    return queue.queue[0] if queue.queue else None
+
+
 def prefetch_stages(entries: Mapping[Any, Engine], hits: Engine, acks: Engine) -> tuple[int, int, int, int]:
     """Entries (query, hit, loading, done) of `ongoing_prefetch`.
 
@@ -107,6 +126,7 @@ class LedgerReader:
     def __init__(self) -> None:
         self._empty = False
         self._ages = {name: FirstSeen() for name in ("write_through", "load_back", "backup", "prefetch")}
+        self._heads = {name: FirstReady() for name in ("write_through", "load_back", "backup", "hit", "done")}
 
     def read(self, tree: Engine, seen: Observation, now: float) -> None:
         """Set the ledger variables and `oldest` of `seen` from a `UnifiedRadixCache`.
@@ -139,6 +159,7 @@ class LedgerReader:
             seen.backup_queued = seen.backup_ready = 0
             seen.prefetch_query = seen.prefetch_hit = seen.prefetch_loading = seen.prefetch_done = 0
         self._read_ages(tree, seen, now)
+        self._read_ready(tree, seen, now)
 
     def _read_ages(self, tree: Engine, seen: Observation, now: float) -> None:
         seen.oldest.clear()
@@ -146,3 +167,20 @@ class LedgerReader:
             oldest = ages.oldest(getattr(tree, f"ongoing_{name}"), now)
             if oldest is not None:
                 seen.oldest[name] = oldest
+
+    def _read_ready(self, tree: Engine, seen: Observation, now: float) -> None:
+        """What each reaper takes next, where it is ready: all take from the head (`_count_ready_acks`, queues)."""
+        controller, storage = tree.cache_controller, tree.enable_storage
+        heads = {
+            "write_through": controller.ack_write_queue[0] if seen.write_through_ready else None,
+            "load_back": controller.ack_load_queue[0] if seen.load_back_ready else None,
+            "backup": _head(controller.ack_backup_queue) if storage else None,
+            "hit": _head(controller.prefetch_hit_queue) if storage else None,
+            "done": _head(controller.ack_prefetch_queue) if storage else None,
+        }
+        since = {name: self._heads[name].since(head, now) for name, head in heads.items()}
+        lookups = [at for name in ("hit", "done") if (at := since.pop(name)) is not None]
+        seen.ready_since.clear()
+        seen.ready_since.update({name: at for name, at in since.items() if at is not None})
+        if lookups:
+            seen.ready_since["prefetch"] = min(lookups)

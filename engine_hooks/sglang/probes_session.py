@@ -8,8 +8,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from engine_hooks.alignment import Alignment
 from engine_hooks.errors import LostSightError, QuiesceError
 from engine_hooks.observation import Observation
+from engine_hooks.sglang.probes_requests import KEEPING_LOOPS, admitted, turned_away
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,6 +94,8 @@ class Session:
         self._deferred = Observation()
         self._version = sources.version
         self._tokenizer_version = sources.version() if sources.version is not None else ""
+        self._alignment = Alignment(monitor.board)
+        self._admitted: list[Engine] | None = None
         self._slow: Counter[str] = Counter()
         self._dead: set[str] = set() if sources.reader is not None else {"state"}
 
@@ -188,9 +192,18 @@ class Session:
 
     # Events.
 
+    def retracting(self, mode: str) -> None:
+        """Before `Scheduler.pause_generation`: whose requests a retract must keep."""
+        keeps = mode == "retract" and self.monitor.options.loop in KEEPING_LOOPS
+        self._admitted = admitted(self.scheduler) if keeps else None
+
     def paused(self, mode: str) -> None:
         """After `Scheduler.pause_generation`."""
         self.monitor.paused(mode, self._storage())
+        self._alignment.did(f"pause {mode}", self._sequence)
+        before, self._admitted = self._admitted, None
+        if before is not None:
+            self.monitor.retracted(turned_away(self.scheduler, before))
         if self.trace is not None:
             self.trace.paused(mode)
         if self.census is not None and mode == "retract":
@@ -200,6 +213,7 @@ class Session:
         """After `Scheduler.continue_generation`."""
         self._next_read = 0.0
         self.monitor.continued()
+        self._alignment.did("continue", self._sequence)
         self._did("continue")
 
     def flush_begins(self) -> None:
@@ -216,7 +230,9 @@ class Session:
             self.update_refused = True
         if "state" not in self._dead:
             self.monitor.gate_answered("flush", self._decision, open_=granted)
-        self.monitor.flush_decided(self.flush_kind, "granted" if granted else "refused")
+        result = "granted" if granted else "refused"
+        self.monitor.flush_decided(self.flush_kind, result)
+        self._alignment.did(f"flush {result}", self._sequence)
         if self.trace is not None:
             self.trace.flushed(self.flush_kind, granted=granted)
         if self.census is not None and granted:
@@ -239,6 +255,7 @@ class Session:
             self.monitor.gate_answered("deferred_flush", self._deferred, open_=self.idle)
         if self._deferred.deferred_pending and self._flush_wrapper._pending is None and self._flushes == flushes:  # noqa: SLF001 - the engine has no public name for it
             self.monitor.flush_decided("deferred", "timed_out")
+            self._alignment.did("flush timed_out", self._sequence)
             if self.timed_out is not None:
                 self.guarded("lineage", self.timed_out)
         if self.trace is not None:
@@ -274,6 +291,7 @@ class Session:
             self.monitor.weights_loaded()
         result = "unflushed" if self.update_refused else "ok" if reply.success else "failed"
         self.monitor.update_answered(kind, result)
+        self._alignment.did(f"update {result}", self._sequence)
         self._did("update", "kept" if result == "ok" and not flushed else result)
 
     def _did(self, do: Do, how: str = "") -> None:

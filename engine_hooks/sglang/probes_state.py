@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine_hooks.observation import Observation, Rank
 from engine_hooks.sglang.probes_ledgers import LedgerReader
+from engine_hooks.sglang.probes_workers import worker_queues
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,6 +67,7 @@ class StateReader:
         self._loop = loop
         self._ledgers = LedgerReader() if scheduler.enable_hierarchical_cache else None
         self._unmodelled = _unmodelled_terms(scheduler, kind)
+        self._queues = worker_queues(scheduler)
         self.read(Observation(), 0)
 
     def read(self, seen: Observation, sequence: int) -> Observation:
@@ -79,12 +81,16 @@ class StateReader:
         seen.paused = paused = scheduler._engine_paused  # noqa: SLF001 - the engine has no public name for it
         seen.step = "paused" if paused else "running"
         seen.recorded_idle = None
-        seen.deferred_pending = scheduler.flush_wrapper._pending is not None  # noqa: SLF001 - the engine has no public name for it
+        pending = scheduler.flush_wrapper._pending  # noqa: SLF001 - the engine has no public name for it
+        seen.deferred_pending = pending is not None
+        seen.deferred_until = None if pending is None else pending[1]
         seen.last_batch = last_batch is not None and not last_batch.is_empty()
         seen.result_pending = scheduler.enable_overlap and len(scheduler.result_queue) > 0
         # A request in the middle of a chunked prefill is running work that no batch holds between its chunks.
         seen.running = len(scheduler.running_batch.reqs) + (scheduler.chunked_req is not None)
         seen.waiting = len(scheduler.waiting_queue)
+        for name, count in self._queues:
+            setattr(seen, name, count())
         seen.unmodelled = ()
         for name, closed in self._unmodelled:
             if closed():
@@ -133,7 +139,9 @@ def _unmodelled_terms(scheduler: Engine, kind: EngineKind) -> tuple[tuple[str, C
     if scheduler.dllm_config is not None:
         terms.append(("dllm_staging", scheduler.dllm_manager.any_staging_reqs))
     if kind.pp_size > 1:
-        terms.append(("microbatches", lambda: not scheduler._pp_microbatches_drained()))  # noqa: SLF001 - the engine has no public name for it
+        # The loop itself makes them (`SchedulerPPMixin.init_pp_loop_state`), after the scheduler has been built.
+        drained = scheduler._pp_microbatches_drained  # noqa: SLF001 - the engine has no public name for it
+        terms.append(("microbatches", lambda: hasattr(scheduler, "running_mbs") and not drained()))
     if scheduler.disaggregation_mode.value in ("prefill", "decode"):
         terms.append(("disaggregation", lambda: _disaggregation_busy(scheduler)))
     if scheduler.enable_hisparse:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from harness import Engine, Models, Stream, prompt
+from harness import Engine, Metrics, Models, Stream, prompt, wait_until
 
 from engine_hooks.sglang.testbed.server import Server, ServerOptions, free_port
 
@@ -78,6 +78,19 @@ def pair(
         yield Pair(worker("prefill"), worker("decode", disaggregation_decode_enable_radix_cache=True), port)
 
 
+PROPERTY = "paused-flush-succeeds"
+QUEUES = {"prefill": "pd_inflight (1 sending)", "decode": "pd_transfer (1 receiving)"}
+"""What the line of a violation names."""
+
+
+def stuck(engine: Engine, before: Metrics) -> bool:
+    """Whether the monitor says that the flush cannot succeed, and has counted it once since."""
+    now = engine.metrics()
+    assert now.value("quiesce_hook_applied", hook="stuck_region") == 1
+    assert now.violations_since(before) == ({PROPERTY: 1} if now.stuck else {})
+    return now.stuck
+
+
 def repaired(engine: Engine) -> bool:
     return bool(engine.metrics().by("quiesce_remedy_active", "remedy")[REMEDY])
 
@@ -90,13 +103,20 @@ def test_kv_that_is_sent_at_the_pause(pair: Pair, paused: str) -> None:
     expected = stream.result()
     pair.prefill.settle()
     pair.decode.settle()
+    engine = getattr(pair, paused)
+    before = engine.metrics()
+    engine.pause("retract")
+    assert engine.flush().success
+    assert not stuck(engine, before)  # nothing is in flight
+    engine.continue_()
     send = pair.prefill.rank.pd_send
     send.hold()
     sent, stream = pair.generate(ids, TOKENS)
     send.wait_in_flight()
-    engine = getattr(pair, paused)
     engine.pause("retract")
     assert not engine.flush().success
+    wait_until(lambda: stuck(engine, before) != repaired(engine), "the monitor has looked")
+    assert (QUEUES[paused] in engine.log()) != repaired(engine)
     send.release()
     send.wait_idle()
     if repaired(engine):
@@ -104,6 +124,7 @@ def test_kv_that_is_sent_at_the_pause(pair: Pair, paused: str) -> None:
     else:
         time.sleep(1)  # a hundred passes, and more
         assert not engine.flush().success
+    assert stuck(engine, before) != repaired(engine)
     assert paused == "prefill" or stream.running
     engine.continue_()
     assert stream.result() == expected

@@ -43,7 +43,9 @@ def engine(
         warm=warm,
     )
     with Server(options) as server:
-        yield Engine(server, models.old)
+        engine = Engine(server, models.old)
+        assert engine.metrics().value("quiesce_hook_applied", hook="state") == options.ranks
+        yield engine
 
 
 def repaired(engine: Engine) -> bool:

@@ -107,7 +107,7 @@ def test_an_update_right_after_a_request(kind: str, engine: Engine, models: Mode
         assert update.result(WAIT_SECONDS).success == (kind == REPAIRED)
     answer = engine.ask(PROMPT, ASKED_TOKENS).output_ids
     assert (answer == fresh_answer) == (kind == REPAIRED)
-    violated = {} if kind == REPAIRED else {"no-stale-kv": 1}
+    violated = {} if kind == REPAIRED else {"no-stale-kv": 1, "update-tells-truth": 1}
     assert engine.metrics().violations_since(before) == violated
 
 
@@ -136,6 +136,7 @@ def test_an_update_in_a_pause_that_has_just_begun(kind: str, engine: Engine, mod
 @both
 def test_a_refused_update_and_the_version(kind: str, engine: Engine, models: Models) -> None:
     """Paused in place, with work that keeps its KV: no waiting helps, and the update is answered at once (B16)."""
+    before = engine.metrics().violations["versions-agree"]
     stream = engine.generate(SHORT, 400)
     stream.wait_tokens(4)
     engine.pause("in_place")
@@ -143,6 +144,7 @@ def test_a_refused_update_and_the_version(kind: str, engine: Engine, models: Mod
     url = engine.server.url + "/update_weights_from_disk"
     assert not requests.post(url, json=body, timeout=WAIT_SECONDS).json()["success"]
     engine.wait_metric(0 if kind == REPAIRED else 1, "quiesce_version_mismatch")
+    assert engine.metrics().violations["versions-agree"] - before == (0 if kind == REPAIRED else 1)
     assert ("Weight version changed" in engine.log()) == (kind == BARE)
     engine.continue_()
     stream.result()
@@ -170,7 +172,7 @@ def test_pages_in_storage_after_an_update(kind: str, engine: Engine, models: Mod
 
 @both
 def test_a_retraction_of_more_than_the_queue_holds(kind: str, engine: Engine) -> None:
-    streams = []
+    before, streams = engine.metrics(), []
     for seed in (13, 17, 19):
         streams.append(engine.generate(prompt(48, seed=seed), 300))
         streams[-1].wait_tokens(2)
@@ -180,4 +182,7 @@ def test_a_retraction_of_more_than_the_queue_holds(kind: str, engine: Engine) ->
     engine.continue_()
     wait_until(lambda: not any(stream.running for stream in streams), "all have ended")
     lost = sum(bool(stream.error) or len(stream.output_ids) < stream.tokens for stream in streams)
+    told = {} if kind == REPAIRED else {"requests-conserved": 1}
+    assert engine.metrics().violations_since(before) == told
+    assert ("a retract turned away 2 requests" in engine.log()) == (kind == BARE)
     assert lost == (0 if kind == REPAIRED else 2)

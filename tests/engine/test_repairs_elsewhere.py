@@ -31,6 +31,7 @@ DEFERRED = "deferred-flush-ignores-waiting"
 WATCHDOG_SECONDS = 8
 WAITING_SECONDS = 4
 """Shorter than the pause below; the others of a request's life are milliseconds."""
+RANKS = ("0", "1")
 LONG = 200
 """Tokens of an answer that is not over when the pause comes."""
 KINDS = {"bare": "", "repaired": CLOCKS}
@@ -64,6 +65,11 @@ def modules(name: str, **variables: str) -> dict[str, str]:
     """The environment of an engine that loads a `sitecustomize` of these tests."""
     path = [str(Path(__file__).parent / name), *launch.standin_paths()]
     return {"PYTHONPATH": os.pathsep.join(path), **variables}
+
+
+def digests(engine: Engine) -> list[float]:
+    """What each rank was made to do, as one number (`ranks-aligned`)."""
+    return [engine.metrics().value("quiesce_protocol_digest", tp_rank=rank) for rank in RANKS]
 
 
 def active(engine: Engine) -> set[str]:
@@ -152,11 +158,15 @@ def test_two_ranks_wait_together(start: Start, models: Models) -> None:
     engine.continue_()
     stream.result()
     assert not engine.metrics().by("quiesce_violations_total", "property").get("update-flushes")
+    engine.settle()
+    (one, other) = digests(engine)
+    assert one == other != 0
 
 
-def test_ranks_that_differ_have_no_remedy(start: Start) -> None:
-    """Rank 1 is asked for one remedy less: all are off on both, and both serve."""
-    other = modules("differing", QUIESCE_TEST_RANK_1=REMEDY)
+def test_ranks_that_differ_have_no_remedy(start: Start, tmp_path: Path) -> None:
+    """Rank 1 is asked for one remedy less: all are off on both, and both serve. Then it refuses a flush, alone."""
+    refuse = str(tmp_path / "refuse")
+    other = modules("differing", QUIESCE_TEST_RANK_1=REMEDY, QUIESCE_TEST_RANK_1_REFUSES=refuse)
     engine = start("differing", f"{REMEDY},{DEFERRED}", other, tp_size=2)
     assert active(engine) == set()
     assert engine.log().count("the ranks differ in version, spec or remedies; remedies are off") == 2
@@ -166,6 +176,12 @@ def test_ranks_that_differ_have_no_remedy(start: Start) -> None:
     assert not engine.flush(timeout=1).success  # as without it
     engine.continue_()
     stream.result()
+    engine.settle()
+    (one, other) = digests(engine)
+    assert one == other != 0
+    (tmp_path / "refuse").touch()
+    assert engine.flush().success  # says the first rank, which answers
+    wait_until(lambda: len(set(digests(engine))) == len(RANKS), "their digests differ")
 
 
 def test_a_remedy_stays_out_of_an_engine_that_is_repaired(start: Start) -> None:

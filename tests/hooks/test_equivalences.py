@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine_hooks.monitor import Monitor
+from engine_hooks.monitor_passes import Passes
 from engine_hooks.sglang.probes_ledgers import FirstSeen, prefetch_stages, transfer_stages
 
 NODES = st.integers(0, 9)
@@ -92,14 +93,20 @@ def test_ages_are_those_of_a_plain_table(passes: list[list[tuple[bool, int]]]) -
         assert ages.oldest(engine, now) == (min(plain.values()) if plain else None)
 
 
+class Unlike(Passes):
+    """Takes no pass for a repetition."""
+
+    def repeats(self, said: Any) -> bool:
+        self.forget()
+        return super().repeats(said)
+
+
 class EveryPass(Monitor):
     """Judges each pass, repeated or not."""
 
-    def _is_repetition(self, said: Any) -> bool:
-        super()._is_repetition(said)
-        self._repeated = 0
-        self._judged.clear()
-        return False
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._passes = Unlike(self.board)
 
 
 STATES = st.fixed_dictionaries(

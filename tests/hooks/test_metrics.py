@@ -46,6 +46,7 @@ CHILDREN = {
     "quiesce_update_start_timestamp_seconds": [{}],
     "quiesce_weight_epoch": [{}],
     "quiesce_version_mismatch": [{}],
+    "quiesce_protocol_digest": [{}],
     "quiesce_ledger_entries": [{"ledger": "write_through", "stage": s} for s in STAGES],
     "quiesce_ledger_oldest_timestamp_seconds": [{"ledger": "write_through"}],
     "quiesce_kv_pages": [{"state": s} for s in ("free", "cached", "owned", "unaccounted")],

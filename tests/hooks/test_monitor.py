@@ -13,6 +13,7 @@ from hooks_fakes import KEY, PROFILE, REAPER, Bench
 
 from engine_hooks.errors import LostSightError, ProtocolViolationError
 from engine_hooks.monitor import Monitor, MonitorOptions
+from engine_hooks.monitor_overdue import OVERDUE
 from engine_hooks.monitor_text import HOOKS, NEEDS
 
 STUCK = ("stuck", "paused-flush-succeeds")
@@ -189,10 +190,10 @@ def test_stale_kv_from_the_refused_flush_of_an_update_until_a_flush_is_granted()
     bench.monitor.update_answered("disk", "unflushed")
     bench.monitor.forward()
     bench.monitor.forward()
-    assert bench.sink.violated() == {"no-stale-kv": 1}
+    assert bench.sink.violated() == {"no-stale-kv": 1, "update-tells-truth": 1}
     bench.monitor.flush_decided("immediate", "granted")
     bench.monitor.forward()
-    assert bench.sink.violated() == {"no-stale-kv": 1}
+    assert bench.sink.violated() == {"no-stale-kv": 1, "update-tells-truth": 1}
 
 
 def test_a_deferred_flush_that_waits_where_an_immediate_one_would_pass() -> None:
@@ -365,6 +366,8 @@ def test_a_clean_run_counts_no_violation_and_every_check() -> None:
         "no-stale-kv": 200,
         "flush-only-when-quiescent": 200,
         "update-flushes": 200,
+        "update-tells-truth": 200,
+        **dict.fromkeys(OVERDUE, 2),
     }
 
 

@@ -64,7 +64,7 @@ class Engine:
 
     def pause(self, mode: str = "retract") -> None:
         self.scheduler._engine_paused = True
-        self.probes.paused(None, self.scheduler, SimpleNamespace(mode=mode))
+        self.probes.paused(lambda *_: None, self.scheduler, SimpleNamespace(mode=mode))
 
     def update(self, *, flush: bool = True, fails: bool = False) -> Any:
         def original(_manager: Any, _request: Any) -> Any:
@@ -75,6 +75,7 @@ class Engine:
 
     def deferred(self, timeout_s: float = 1.0) -> None:
         wrapper = self.scheduler.flush_wrapper
+        wrapper.check_pending = self.pending_checked
 
         def original(_wrapper: Any, request: Any) -> Any:
             if self.idle():
@@ -85,18 +86,19 @@ class Engine:
         self.probes.flush_requested(original, wrapper, SimpleNamespace(timeout_s=timeout_s))
 
     def check_pending(self, *, late: bool = False) -> None:
+        self.late = late
+        self.scheduler.flush_wrapper.check_pending()
+
+    def pending_checked(self) -> None:
+        """As `SchedulerFlushWrapper.check_pending`."""
         wrapper = self.scheduler.flush_wrapper
-
-        def original(_wrapper: Any) -> None:
-            if wrapper._pending is None:
-                return
-            if self.idle():
-                self.flush()
-                wrapper._pending = None
-            elif late:
-                wrapper._pending = None
-
-        self.probes.pending_flush_checked(original, wrapper)
+        if wrapper._pending is None:
+            return
+        if self.idle():
+            self.flush()
+            wrapper._pending = None
+        elif self.late:
+            wrapper._pending = None
 
 
 def counts(engine: Engine, series: str) -> dict[tuple[str, ...], int]:
@@ -152,12 +154,14 @@ def test_a_deferred_flush_that_times_out_is_wanted() -> None:
     engine.scheduler.waiting_queue.append(SimpleNamespace(kv=SimpleNamespace(holds_kv=False)))
     engine.pause()
     engine.deferred()
+    assert engine.scheduler.flush_wrapper.check_pending != engine.pending_checked  # hooked while one waits
     engine.check_pending()
     assert counts(engine, "flushes_total") == {}
     engine.paused_pass()
     assert engine.sink.violated() == {"deferred-flush-agrees": 1}
     engine.check_pending(late=True)
     engine.check_pending()
+    assert engine.scheduler.flush_wrapper.check_pending == engine.pending_checked  # hooked no longer
     assert counts(engine, "flushes_total") == {("deferred", "timed_out"): 1}
     assert engine.monitor.flush_wanted
     assert engine.sink.gauges.get(("hook_applied", "gate"), 1) == 1
@@ -280,7 +284,10 @@ def test_an_attribute_that_goes_away_loses_sight_of_the_state_only(caplog: pytes
     assert len(caplog.records) == 1
     assert "ongoing_prefetch" in caplog.text
     assert engine.sink.gauges["hook_applied", "state"] == 0
-    assert engine.monitor.watched == {"update-flushes", "no-forward-while-paused", "no-stale-kv", "pages-conserved"}
+    assert engine.monitor.watched == {
+        "update-flushes", "no-forward-while-paused", "no-stale-kv", "pages-conserved", "update-tells-truth",
+        "versions-agree", "requests-conserved",
+    }  # fmt: skip
     engine.probes.forward(engine.scheduler)
     assert engine.sink.violated() == {"no-forward-while-paused": 1}
 
@@ -377,7 +384,7 @@ def test_a_sink_that_fails_does_not_reach_the_engine(caplog: pytest.LogCaptureFi
 
 def test_handlers_may_be_called_by_keyword() -> None:
     engine = Engine()
-    engine.probes.paused(None, engine.scheduler, recv_req=SimpleNamespace(mode="retract"))
+    engine.probes.paused(lambda *_, **__: None, engine.scheduler, recv_req=SimpleNamespace(mode="retract"))
     assert engine.monitor.mode == "retract"
     reply = SimpleNamespace(success=True)
     call = lambda _manager, recv_req: recv_req.answer  # noqa: E731 - the engine's handler
@@ -392,4 +399,3 @@ def test_a_session_that_cannot_start_leaves_the_engine_alone(caplog: pytest.LogC
     assert "nothing is watched" in caplog.text
     assert probes.flush(lambda _: "as it was", scheduler()) == "as it was"
     assert probes.paused_pass(lambda _: "as it was", scheduler()) == "as it was"
-    assert probes.pending_flush_checked(lambda _: "as it was", SimpleNamespace(_pending=1)) == "as it was"

@@ -50,5 +50,5 @@ def test_a_silent_engine_is_not_one_that_kept_the_protocol(tmp_path):
 
 
 def test_a_property_that_is_not_watched_cannot_be_demanded():
-    with pytest.raises(UnknownNameError, match="unknown watched property 'ledgers-drain'"):
-        Wanted(properties=("ledgers-drain",))
+    with pytest.raises(UnknownNameError, match="unknown watched property 'engine-survives'"):
+        Wanted(properties=("engine-survives",))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SCHEDULER = "sglang.srt.managers.scheduler.Scheduler"
+FLUSH = "sglang.srt.managers.scheduler_components.flush_wrapper.SchedulerFlushWrapper"
 WEIGHTS = "sglang.srt.managers.scheduler_components.weight_updater.SchedulerWeightUpdaterManager"
 TREE = "sglang.srt.mem_cache.unified_radix_cache.UnifiedRadixCache"
 ALLOCATOR = "sglang.srt.mem_cache.allocator.paged.PagedTokenToKVPoolAllocator"
@@ -39,6 +40,7 @@ class Defects:
             f"{SCHEDULER}._process_hicache_events": self.reap,
             f"{SCHEDULER}._record_scheduler_state_for_paused_engine": self.record,
             f"{SCHEDULER}.pause_generation": self.pause,
+            f"{FLUSH}.check_pending": self.pending,
             f"{SCHEDULER}.record_weight_version_change": self.stamp,
             f"{WEIGHTS}.flush_cache_after_weight_update": self.flush_of_update,
             "sglang.srt.managers.schedule_batch.release_kv_cache": self.release,
@@ -108,11 +110,16 @@ class Defects:
         return full == [ledger] and scheduler.running_batch.is_empty() and scheduler.last_batch is None
 
     def reap(self, original: Any, scheduler: Any, *args: Any, **kwargs: Any) -> Any:
+        if not scheduler._engine_paused and self.is_on("running_reap_skipped"):
+            return None
         if scheduler._engine_paused and self.is_on("reap_skipped"):
             return None
         if scheduler._engine_paused and self.is_on("reap_retries"):
             return original(scheduler)
         return original(scheduler, *args, **kwargs)
+
+    def pending(self, original: Any, wrapper: Any) -> Any:
+        return None if self.is_on("pending_flush_forgotten") else original(wrapper)
 
     def record(self, original: Any, scheduler: Any, *args: Any, **kwargs: Any) -> Any:
         for name, lie in (("record_says_idle", True), ("record_says_active", False)):
