@@ -9,6 +9,7 @@ from spec.controls import ControlRequests
 from spec.holdings import Detaching, Holdings, Rejecting
 from spec.pages import Accounting, Evictions, HeldRequests
 from spec.peers import FIRST_PEER, Peer, Wave
+from spec.resend import HeldBack
 from spec.tiers import DerivedCache
 from spec.update_session import SessionUpdates
 from spec.waits import FollowedLookup, Merging, Raising, SharedInterpreter, Staying
@@ -49,6 +50,8 @@ def _of_others(steps: Updates) -> Iterable[Concern]:
         yield Wave(steps, profile.waves)
     if profile.requeue:
         yield Staying(steps, profile.requeue)
+    if profile.resend:
+        yield HeldBack(steps, profile.resend)
     if profile.controls:
         yield ControlRequests(steps, profile.controls)
     if profile.update_session:
