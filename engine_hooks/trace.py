@@ -82,6 +82,8 @@ class TraceState(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     """Retracted requests that a decode worker sends again once it is resumed."""
 
 
+PEER = "pd_"
+"""Fields of a state that only workers of a disaggregated deployment have begin so."""
 STATE_FIELDS = TraceState.__struct_fields__
 
 

@@ -19,7 +19,7 @@ RANKS = (1, 2, 3, 4)
 
 # What spec.primitives and spec.protocol know how to build.
 _PRIMITIVES = ("reap", "retry", "schedule", "launch", "process", "record", "requeue", "abort_all", "drain")
-_ADDED = ("yield", "merge")
+_ADDED = ("yield", "merge", "adopt", "hold")
 _LEDGERS = ("write_through", "load_back", "backup", "prefetch")
 _STORED = ("backup", "prefetch")
 _GATES = ("flush", "deferred_flush")

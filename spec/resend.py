@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from spec.concern import Concern
@@ -29,15 +29,27 @@ class HeldBack(Concern):
         """How many are held."""
         return (Variable(HELD, Sort.NAT),)
 
+    def primitives(self) -> Mapping[str, Callable[[Draft], None]]:
+        """What a paused pass does with KV that arrives after a retract."""
+        return {"hold": self.hold}
+
     def unseen(self, s: Draft) -> NatTerm:
-        """See `Concern`."""
+        """See `Concern`: `is_fully_idle` does not look at them."""
         return s[HELD]
+
+    def holding(self, s: Draft) -> NatTerm:
+        """See `Concern`: who waits, is not held, and has no entry with the peer any more has its KV."""
+        entries = [ledger.entries(s) for ledger in self.steps.ledgers.values() if ledger.facts.holds_back]
+        return minus(s.waiting, total(s[HELD], *entries))
+
+    def hold(self, s: Draft) -> None:
+        """The retract is done once more, for those whose KV has arrived since; after another pause they keep it."""
+        if "requeue" in self.steps.mode.steps:
+            s[HELD] += self.holding(s)
 
     def requeued(self, s: Draft, count: NatTerm) -> None:
         """`hold_rebootstrap`: all that ran, and who has its KV and waits for a place in the batch."""
-        entries = [ledger.entries(s) for ledger in self.steps.ledgers.values() if ledger.facts.holds_back]
-        staged = s.choose("staged", high=minus(s.waiting, total(s[HELD], *entries)), meaning="requests that have their KV")
-        s[HELD] += total(count, staged)
+        s[HELD] += total(count, self.holding(s))
 
     def continued(self, s: Draft) -> None:
         """`enqueue_held_rebootstrap`."""

@@ -46,7 +46,7 @@ class PeerReader:
         bootstrap = [request.disagg_kv_sender for request in scheduler.disagg_prefill_bootstrap_queue.queue]
         inflight = [request.disagg_kv_sender for request in scheduler.disagg_prefill_inflight_queue]
         met = sum(_status(sender) != _BOOTSTRAPPING for sender in bootstrap)
-        sent = sum(_status(sender) in {_FAILED, _SUCCESS} for sender in inflight)
+        sent = sum(_sent(sender) for sender in inflight)
         return {
             "pd_bootstrap_waiting": len(bootstrap) - met,
             "pd_bootstrap_ready": met,
@@ -79,6 +79,16 @@ def _status(end: Engine) -> int:
     if end.conclude_state is not None:
         return int(end.conclude_state)
     return int(end.kv_mgr.request_status.get(end.bootstrap_room, _FAILED))
+
+
+def _sent(sender: Engine) -> bool:
+    """A success counts once the worker threads have let go of it (`CommonKVSender._poll_with_status`)."""
+    status = _status(sender)
+    if status != _SUCCESS or sender.conclude_state is not None:
+        return status in {_FAILED, _SUCCESS}
+    manager = sender.kv_mgr
+    outstanding = manager._staging_outstanding.get(sender.bootstrap_room)  # noqa: SLF001 - the engine has no public name for it
+    return not outstanding and (outstanding is None or not manager.defer_decode_allocation)
 
 
 def _arrived(request: Engine) -> bool:

@@ -13,7 +13,7 @@ import msgspec
 from engine_hooks.observation import Observation
 from engine_hooks.sglang.probes_pd import PeerReader, unfinished
 from engine_hooks.sglang.probes_targets import Target
-from engine_hooks.trace import SCHEMA, STATE_FIELDS, TraceHeader
+from engine_hooks.trace import PEER, SCHEMA, STATE_FIELDS, TraceHeader
 from engine_hooks.tracer import Tracer
 from engine_hooks.tracer_writer import TraceWriter
 
@@ -85,7 +85,7 @@ class TraceReader:
 
 
 _OWN = frozenset(("flush_wanted", "recorded_idle", "running", "prefetch_retry", "lookups"))
-_READ = tuple(name for name in STATE_FIELDS if name not in _OWN and not name.startswith("pd_"))
+_READ = tuple(name for name in STATE_FIELDS if name not in _OWN and not name.startswith(PEER))
 
 
 def _admitted(scheduler: Engine) -> Iterator[Engine]:
