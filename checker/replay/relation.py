@@ -17,7 +17,7 @@ from functools import cached_property
 
 import z3
 
-from checker.replay.differences import LANDS, LOST
+from checker.replay.differences import IDLES, LANDS, LOST
 from checker.translate import to_python
 from engine_hooks.trace import STATE_FIELDS
 from spec.errors import QuiesceError
@@ -162,6 +162,8 @@ class Relations:
         """The known differences that are let pass and that an action can show."""
         if name == "RunningPass" and LOST in self.allowed and "prefix_lost" in self.variables:
             yield LOST
+        if name == "RunningPass" and IDLES in self.allowed:
+            yield IDLES
         loop = self.profile.loops[self.loop]
         steps = {"RunningPass": loop.running, "PausedPass": loop.paused}.get(name, ())
         if LANDS in self.allowed and any(split(step)[0] == "reap" for step in steps):
@@ -221,6 +223,10 @@ class Relations:
         acted.results += [renamed(choice.within) for choice in choices]
         if LOST in differences:
             results["prefix_lost"] = conj(before("prefix_lost", Sort.BOOL), results["waiting"] > 0)
+        if IDLES in differences:
+            idle = z3.Int("e:idle")
+            acted.results += [idle >= 0, idle <= 1, disj(idle == 0, neg(results["last_batch"]))]
+            results["forwards"] = total(results["forwards"], idle)
         state.update(results)
         acted.results += [results[v] >= 0 for v in results if self.variables[v].sort is Sort.NAT]
         return acted
