@@ -42,7 +42,8 @@ FOUND = [
     ("B23", "-prefill", "prefill-normal retract none", (), FLUSH, "pd_bootstrap is reaped by no paused step"),
     ("B23", "-prefill", "prefill-overlap in_place none", (), DRAIN, "write_through is reaped by no paused step"),
     ("B23", "-decode", "decode-normal retract none", (), FLUSH, "pd_prealloc is reaped by no paused step"),
-    ("B23", "-decode", "decode-overlap retract none", (), FLUSH, "pd_prealloc is reaped by no paused step"),
+    # A prefix that was received as the last pass ended is queued for its copy, which no paused pass submits.
+    ("B23", "-decode", "decode-overlap retract none", (), FLUSH, "nothing that can still move opens the gate"),
     ("-", "-decode", "decode-pp retract none", (), DRAIN, "write_through is reaped by no step of this loop"),
 ]
 
