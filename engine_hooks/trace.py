@@ -50,6 +50,7 @@ class TraceState(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     running: Count = 0
     """Requests that were admitted and have not finished. (An observation counts what the engine's gate looks at.)"""
     waiting: Count = 0
+    """Requests that were queued and not admitted; of a PD worker also those that wait for its peer."""
     write_through_queued: Count = 0
     write_through_submitted: Count = 0
     write_through_ready: Count = 0
@@ -67,8 +68,22 @@ class TraceState(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     """Storage lookups started so far; never decreases."""
     forwards: Count = 0
     """Batches launched so far; never decreases."""
+    pd_bootstrap_waiting: Count = 0
+    pd_bootstrap_ready: Count = 0
+    pd_inflight_sending: Count = 0
+    pd_inflight_ready: Count = 0
+    pd_prealloc_waiting: Count = 0
+    pd_prealloc_ready: Count = 0
+    pd_transfer_receiving: Count = 0
+    pd_transfer_ready: Count = 0
+    pd_release_held: Count = 0
+    pd_release_ready: Count = 0
+    pd_held: Count = 0
+    """Retracted requests that a decode worker sends again once it is resumed."""
 
 
+PEER = "pd_"
+"""Fields of a state that only workers of a disaggregated deployment have begin so."""
 STATE_FIELDS = TraceState.__struct_fields__
 
 
@@ -86,6 +101,8 @@ class TraceHeader(Origin, frozen=True, forbid_unknown_fields=True, tag="trace", 
     """Checksum at the end of the part before."""
     unobserved: tuple[str, ...] = ()
     """State variables that this engine could not be asked for; they are 0 in every line."""
+    counted: tuple[str, ...] = ()
+    """Ledgers that lines count besides those that every engine with HiCache has: those of a PD worker."""
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag="step", tag_field="kind"):

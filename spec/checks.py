@@ -19,7 +19,7 @@ RANKS = (1, 2, 3, 4)
 
 # What spec.primitives and spec.protocol know how to build.
 _PRIMITIVES = ("reap", "retry", "schedule", "launch", "process", "record", "requeue", "abort_all", "drain")
-_ADDED = ("yield", "merge")
+_ADDED = ("yield", "merge", "adopt", "hold")
 _LEDGERS = ("write_through", "load_back", "backup", "prefetch")
 _STORED = ("backup", "prefetch")
 _GATES = ("flush", "deferred_flush")
@@ -81,6 +81,8 @@ def _check_sets(profile: Profile, text: str) -> None:
         if (name in _LEDGERS) == bool(ledger.created_by):
             problem = "is started by the model itself" if ledger.created_by else f"must be one of {', '.join(_EVENTS)}"
             fail(("ledgers", name, "created_by"), problem)
+        if ledger.each and ledger.created_by not in ("arrive", "queue", "requeue"):
+            fail(("ledgers", name, "each"), "needs created_by arrive, queue or requeue: each request starts one there")
         if name in _STORED and ledger.needs is None:
             fail(("ledgers", name, "needs"), "must be 'storage': what the model itself starts there needs it")
     for keys, problem in _of_loops(profile):

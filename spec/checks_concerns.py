@@ -59,6 +59,8 @@ def _of_others(profile: Profile) -> Iterator[Reference]:
         yield ("peers", "acks"), peers.acks, ["agreed", "per-rank"]
         yield ("peers", "enters"), peers.enters, ["always", "in-flight"]
         yield ("peers", "clocks"), peers.clocks, ["one", "per-rank"]
+    if profile.resend:
+        yield ("resend", "starts"), profile.resend.starts, profile.ledgers
     if profile.waves:
         yield ("waves", "pause"), profile.waves.pause, ["alone", "agreed"]
 

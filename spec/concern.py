@@ -86,6 +86,14 @@ class Concern:
         """What stops the loop's running passes besides the pause."""
         return ()
 
+    def unseen(self, _s: Draft) -> NatTerm | None:
+        """Waiting requests that no gate sees; None: nothing here hides one."""
+        return None
+
+    def holding(self, _s: Draft) -> NatTerm | None:
+        """Waiting requests that own KV, which close a gate while paused too; None: none does."""
+        return None
+
     def stores(self, _s: Draft) -> BoolTerm | None:
         """Whether lookups and backups start; None: nothing here keeps them."""
         return None

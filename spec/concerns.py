@@ -10,6 +10,7 @@ from spec.facts import LOOKUP_ENDS
 from spec.holdings import Detaching, Holdings, Rejecting, Releases
 from spec.pages import Accounting, Evictions, HeldRequests
 from spec.peers import FIRST_PEER, Peer, Wave
+from spec.resend import HeldBack
 from spec.tiers import DerivedCache
 from spec.update_session import SessionUpdates
 from spec.waits import FollowedLookup, Merging, Raising, SharedInterpreter, Staying
@@ -50,6 +51,8 @@ def _of_others(steps: Updates) -> Iterable[Concern]:
         yield Wave(steps, profile.waves)
     if profile.requeue:
         yield Staying(steps, profile.requeue)
+    if profile.resend:
+        yield HeldBack(steps, profile.resend)
     if profile.controls:
         yield ControlRequests(steps, profile.controls)
     if profile.update_session:

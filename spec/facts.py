@@ -76,6 +76,8 @@ class LedgerFacts:
     """What starts new entries: `arrive`, `process`, `requeue`, `queue` (an arrival or a requeue), `lookup_ends` (a
     lookup in storage is retired, revoked, aborted or cut off), or the ledger with a move that says so. Empty for the
     ledgers that the model itself starts."""
+    each: bool = False
+    """Whether each request that arrives or queues again starts one, and not only some."""
     entry: str = ""
     """What one entry is, in the words of the engine."""
     touches: tuple[str, ...] = ()

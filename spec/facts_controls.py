@@ -87,6 +87,15 @@ class Tier:
 
 
 @dataclass(frozen=True)
+class Resend:
+    """Retracted requests that are held, in no queue, until the engine is resumed."""
+
+    source: str
+    starts: str
+    """The ledger in which each of them then starts an entry."""
+
+
+@dataclass(frozen=True)
 class Requeue:
     """A queue of its own in which a retracted request stays, and which raises where the request comes to it again."""
 

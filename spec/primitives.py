@@ -23,6 +23,7 @@ class Primitives(Lookups):
             "reap": self.reap,
             "retry": self.retry,
             "schedule": self.schedule,
+            "adopt": self.adopt,
             "launch": self.launch,
             "process": self.process,
             "record": self.record,
@@ -178,16 +179,26 @@ class Primitives(Lookups):
             inserted = ite(batch > 0, s.choose("inserted", meaning="prefixes that enter the tree"), nat(0))
         s.running -= finished
         s.answered += finished
-        s.has_device = disj(s.has_device, inserted > 0)
-        s.stale_device = disj(s.stale_device, conj(inserted > 0, s.stale_running))
+        self.insert(s, inserted)
         s.stale_running = conj(s.stale_running, s.running > 0)
         if write_through := self.ledgers.get("write_through"):
-            self.begin(s, write_through, inserted)
             for move in write_through.moves_by("process"):
                 self.submit(s, write_through, write_through.move_all(s, move, when=flow.result))
         for concern in self.concerns:
             concern.finished(s, finished)
         self.start(s, "process", None, when=batch > 0)
+
+    def adopt(self, s: Draft, _flow: Flow) -> None:
+        """`process_batch_result_prebuilt`: KV that a peer has computed enters the tree as its request is admitted."""
+        if self.profile.tree:
+            self.insert(s, s.choose("adopted", meaning="prefixes received that enter the tree"))
+
+    def insert(self, s: Draft, inserted: NatTerm) -> None:
+        """So many prefixes enter the tree, and are to be copied to the host."""
+        s.has_device = disj(s.has_device, inserted > 0)
+        s.stale_device = disj(s.stale_device, conj(inserted > 0, s.stale_running))
+        if write_through := self.ledgers.get("write_through"):
+            self.begin(s, write_through, inserted)
 
     def record(self, s: Draft, _flow: Flow) -> None:
         """`_record_scheduler_state_for_paused_engine`: idle or active, as `is_fully_idle()` says."""

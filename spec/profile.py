@@ -41,7 +41,7 @@ from spec.facts import (
     WatchdogFacts,
     Waves,
 )
-from spec.facts_controls import Controls, Requeue, Tier, UpdateSession
+from spec.facts_controls import Controls, Requeue, Resend, Tier, UpdateSession
 from spec.schema import build, line_of, place_of
 
 __all__ = ["Configuration", "Profile", "bundled_path", "bundled_profiles", "load_profile", "overlay"]
@@ -87,6 +87,7 @@ class Profile:
     update_session: UpdateSession | None = None
     tiers: Mapping[str, Tier] = field(default_factory=dict)
     requeue: Requeue | None = None
+    resend: Resend | None = None
     unknown: Mapping[str, str] = field(default_factory=dict)
     """Entries that the source of the engine does not decide, with the reason: what stands there is a guess."""
     applied: tuple[str, ...] = ()

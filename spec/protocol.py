@@ -15,7 +15,7 @@ from spec.ledger import Ledger
 from spec.profile import Profile
 from spec.requests import MarkedRequest
 from spec.steps import Flow
-from spec.terms import NEXT, BoolTerm, conj, disj, ite, nat, neg
+from spec.terms import NEXT, BoolTerm, conj, disj, ite, minus, nat, neg, total
 from spec.tla import Action, Draft, Fairness, Sort, Spec, Variable
 from spec.updates import Updates
 
@@ -294,8 +294,15 @@ class Protocol(Updates):
         if self.storage and self.profile.flush.outwaits_threads:
             parts.append(s.prefetch_orphan == 0)
         if facts.waiting != "never":
-            parts.append(s.waiting == 0 if facts.waiting == "always" else ite(s.paused, nat(0), s.waiting) == 0)
+            parts.append(self.nobody_waits(s, always=facts.waiting == "always"))
         return conj(*parts)
+
+    def nobody_waits(self, s: Draft, *, always: bool) -> BoolTerm:
+        """No request waits that a gate sees: paused and not `always`, only those that own KV."""
+        unseen = [part for concern in self.concerns if (part := concern.unseen(s)) is not None]
+        holding = [part for concern in self.concerns if (part := concern.holding(s)) is not None]
+        seen = minus(s.waiting, total(*unseen)) if unseen else s.waiting
+        return seen == 0 if always else ite(s.paused, total(*holding) if holding else nat(0), seen) == 0
 
     def gate_term(self, s: Draft, term: str) -> list[BoolTerm]:
         """The conjuncts that one name in `waits_for` stands for; none where this configuration lacks it."""

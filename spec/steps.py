@@ -199,6 +199,9 @@ class Steps(ABC):
         """New entries of the profile's own ledgers that this event starts: up to `most`, or any number."""
         for ledger in self.ledgers.values():
             if ledger.facts.created_by in (event, "queue" if event in ("arrive", "requeue") else event):
+                if ledger.facts.each and most is not None:
+                    self.begin(s, ledger, most)
+                    continue
                 count = s.choose(s.unpicked(f"{ledger.name}_new"), high=most, meaning=ledger.facts.entry)
                 self.begin(s, ledger, count if when is None else ite(when, count, nat(0)))
 

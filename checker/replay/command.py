@@ -90,21 +90,21 @@ def _chosen(names: tuple[str, ...]) -> frozenset[str]:
 
 
 def _loader(named: str | None) -> Callable[[TraceHeader], Profile]:
-    """The profile of a trace: the one that its header names, or that the command names, with the header's remedies."""
-    from spec.profile import bundled_profiles, load_profile  # noqa: PLC0415
+    """The profile of a trace: see `profile_name`; or the one that the command names. With the header's remedies."""
+    from checker.replay.profiles import profile_name  # noqa: PLC0415
+    from spec.profile import load_profile  # noqa: PLC0415
 
     known: dict[tuple[str, tuple[str, ...]], Profile] = {}
 
     def load(header: TraceHeader) -> Profile:
-        name = named if named is not None else header.profile
-        if named is None and name not in bundled_profiles():  # a header must not make us open a file
-            raise UnknownNameError("profile", name, bundled_profiles())
+        name = named if named is not None else profile_name(header)
         key = (name, header.remedies)
         if key not in known:
             profile = load_profile(name)
-            unknown = [r for r in header.remedies if r not in profile.remedies]
+            hooked = (*profile.remedies, *profile.variants)
+            unknown = [r for r in header.remedies if r not in hooked]
             if unknown:
-                raise UnknownNameError("remedy", unknown[0], profile.remedies)
+                raise UnknownNameError("remedy", unknown[0], hooked)
             known[key] = profile.with_remedies(header.remedies) if header.remedies else profile
         return known[key]
 

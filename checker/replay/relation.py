@@ -17,13 +17,14 @@ from functools import cached_property
 
 import z3
 
-from checker.replay.differences import LOST
+from checker.replay.differences import IDLES, LANDS, LOST
 from checker.translate import to_python
 from engine_hooks.trace import STATE_FIELDS
 from spec.errors import QuiesceError
 from spec.facts import ACTORS, Configuration
 from spec.profile import Profile
 from spec.protocol import Protocol
+from spec.split import split
 from spec.terms import BoolTerm, NatTerm, Term, conj, constants, disj, implies, nat, neg, same, total
 from spec.tla import Action, Sort, Spec, Variable
 
@@ -154,8 +155,19 @@ class Relations:
             if key not in known:
                 known.add(key)
                 yield self._alternative(home, mode, name)
-                if name == "RunningPass" and LOST in self.allowed and "prefix_lost" in self.variables:
-                    yield self._alternative(home, mode, name, frozenset((LOST,)))
+                for difference in self._differing(name):
+                    yield self._alternative(home, mode, name, frozenset((difference,)))
+
+    def _differing(self, name: str) -> Iterator[str]:
+        """The known differences that are let pass and that an action can show."""
+        if name == "RunningPass" and LOST in self.allowed and "prefix_lost" in self.variables:
+            yield LOST
+        if name == "RunningPass" and IDLES in self.allowed:
+            yield IDLES
+        loop = self.profile.loops[self.loop]
+        steps = {"RunningPass": loop.running, "PausedPass": loop.paused}.get(name, ())
+        if LANDS in self.allowed and any(split(step)[0] == "reap" for step in steps):
+            yield LANDS
 
     def _alternative(self, spec: Spec, mode: str, name: str, differences: frozenset[str] = frozenset()) -> Alternative:
         moves = self._moves(spec)
@@ -163,6 +175,11 @@ class Relations:
         state: dict[str, Term] = {v: before(v, variable.sort) for v, variable in self.variables.items()}
         conditions: list[BoolTerm] = [count >= 0 for count in (*counts_before.values(), *counts_after.values())]
         self._move(state, moves, counts_before, conditions)
+        if LANDS in differences:
+            landed = z3.Int("e:landed")
+            conditions += [landed >= 0, state["write_through_queued"] >= landed]
+            state["write_through_queued"] -= landed
+            state["write_through_ready"] = total(state["write_through_ready"], landed)
         acted = _Acted()
         if name != NOTHING and not self.profile.pause[mode].sets_flag and "paused" in state:
             conditions.append(neg(before("paused", Sort.BOOL)))
@@ -206,6 +223,10 @@ class Relations:
         acted.results += [renamed(choice.within) for choice in choices]
         if LOST in differences:
             results["prefix_lost"] = conj(before("prefix_lost", Sort.BOOL), results["waiting"] > 0)
+        if IDLES in differences:
+            idle = z3.Int("e:idle")
+            acted.results += [idle >= 0, idle <= 1, disj(idle == 0, neg(results["last_batch"]))]
+            results["forwards"] = total(results["forwards"], idle)
         state.update(results)
         acted.results += [results[v] >= 0 for v in results if self.variables[v].sort is Sort.NAT]
         return acted

@@ -15,7 +15,7 @@ from checker.replay.judge import Carried, Judge, UndecidedError
 from checker.replay.reading import Place, Reading, Trace
 from checker.replay.relation import Relations, UnsupportedError
 from checker.replay.results import ACCEPTED, DIVERGES, UNKNOWN, Coverage, Divergence, Replayed
-from engine_hooks.trace import End, Step, TraceHeader, TraceState
+from engine_hooks.trace import PEER, End, Step, TraceHeader, TraceState
 from spec.profile import Profile
 
 _MOST_STATES = 100_000
@@ -60,8 +60,15 @@ class Judges:
         if fresh or key not in self._judges:
             relations = Relations(profile, header.loop, header.storage, self._allowed)
             self._judges[key] = Judge(relations, telling=fresh)
-        if unknown := [name for name in header.unobserved if name in self._judges[key].relations.variables]:
+        variables = self._judges[key].relations.variables
+        if unknown := [name for name in header.unobserved if name in variables]:
             raise UnsupportedError(f"the engine could not be asked for {', '.join(unknown)}")
+        counters = {f"{name}_{stage}": name for name, ledger in profile.ledgers.items() for stage in ledger.stages}
+        own = {counters.get(name, name) for name in variables if name.startswith(PEER)}
+        if uncounted := sorted(own - set(header.counted)):
+            raise UnsupportedError(
+                f"the trace was recorded without {', '.join(uncounted)}; record it with this version"
+            )
         return self._judges[key]
 
     def digest(self, header: TraceHeader) -> str:

@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from multiprocessing.util import Finalize
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from engine_hooks.observation import Observation
+from engine_hooks.sglang.probes_pd import PeerReader, unfinished
 from engine_hooks.sglang.probes_targets import Target
-from engine_hooks.trace import SCHEMA, STATE_FIELDS, TraceHeader
+from engine_hooks.trace import PEER, SCHEMA, STATE_FIELDS, TraceHeader
 from engine_hooks.tracer import Tracer
 from engine_hooks.tracer_writer import TraceWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from engine_hooks.monitor import Monitor
@@ -52,19 +55,27 @@ class TraceReader:
         self._lookups = lookups
         self._flush_wanted = flush_wanted
         self._seen = Observation()
+        self._peer = PeerReader(scheduler)
         self.recorded_idle = False
         self.read()
+
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """See TraceHeader."""
+        return self._peer.ledgers
 
     def read(self) -> tuple[Any, ...]:
         """The values of trace.STATE_FIELDS now."""
         seen, scheduler = self._seen, self._scheduler
         self._reader.read(seen, 0)
-        values = {name: getattr(seen, name) for name in _READ}
+        values = dict.fromkeys(STATE_FIELDS, 0) | {name: getattr(seen, name) for name in _READ}
         values["flush_wanted"] = self._flush_wanted()
         values["recorded_idle"] = self.recorded_idle
-        values["running"] = len({id(request) for request in _admitted(scheduler) if not request.finished()})
+        values["running"] = unfinished(_admitted(scheduler), _sent(scheduler))
         values["prefetch_retry"] = _retries(scheduler)
         values["lookups"] = self._lookups()
+        with_peer = self._peer.read()
+        values |= with_peer | {"waiting": seen.waiting + with_peer.get("waiting", 0)}
         return tuple(values[name] for name in STATE_FIELDS)
 
     @property
@@ -74,7 +85,7 @@ class TraceReader:
 
 
 _OWN = frozenset(("flush_wanted", "recorded_idle", "running", "prefetch_retry", "lookups"))
-_READ = tuple(name for name in STATE_FIELDS if name not in _OWN)
+_READ = tuple(name for name in STATE_FIELDS if name not in _OWN and not name.startswith(PEER))
 
 
 def _admitted(scheduler: Engine) -> Iterator[Engine]:
@@ -86,6 +97,11 @@ def _admitted(scheduler: Engine) -> Iterator[Engine]:
         yield from batch.reqs
     if scheduler.chunked_req is not None:
         yield scheduler.chunked_req
+
+
+def _sent(scheduler: Engine) -> Iterable[Engine]:
+    """Requests whose KV is sent: for a prefill worker these have run."""
+    return getattr(scheduler, "disagg_prefill_inflight_queue", None) or ()
 
 
 def _retries(scheduler: Engine) -> int:
@@ -167,6 +183,7 @@ def traced(folder: Path, of: Traced, reader: StateReader | None, monitor: Monito
     )  # fmt: skip
     try:
         state = TraceReader(of.scheduler, reader, of.lookups, lambda: monitor.flush_wanted)
+        header = msgspec.structs.replace(header, counted=state.counted)
         tracer = Tracer(state.read, TraceWriter(folder, str(own.rank), header), note=lambda: state.unmodelled)
     except (AttributeError, RuntimeError) as error:
         logger.warning("quiesce: no trace: %s: %s", type(error).__name__, error)

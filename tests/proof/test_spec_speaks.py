@@ -32,7 +32,12 @@ PLACES: dict[str, set[str]] = {
     "sglang-0.5.23-prefill prefill-overlap retract none": QUEUED,
     "sglang-0.5.23-prefill prefill-pp abort none": QUEUED | ABORT,
     "sglang-0.5.23-decode decode-normal retract none": QUEUED,
-    "sglang-0.5.23-decode decode-pp in_place none": QUEUED | NO_REAP,
+    # What was received is queued for its copy as the pass ends; only a retract holds requests until it is resumed.
+    "sglang-0.5.23-decode decode-pp in_place none": {
+        "load_back queued in RunningPass",
+        "pd_prealloc starts in Continue",
+        *NO_REAP,
+    },
     # A detachment waits for all that it would drop.
     "sglang-0.5.23-buffer normal retract file": {"load_back queued in RunningPass", "Detach"},
     "sglang-0.5.23-ranks overlap retract none": QUEUED,

@@ -43,7 +43,11 @@ SETUPS = {
 }
 
 
-WIDE = {"tp2": {"tp_size": 2}, "dp2": {"dp_size": 2}}
+WIDE = {
+    "tp2": {"tp_size": 2},
+    "dp2": {"dp_size": 2},
+    "dp2-attention": {"tp_size": 2, "dp_size": 2, "enable_dp_attention": True},
+}
 """Engines with two ranks: the loop normal, without storage."""
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from checker.replay.profiles import profile_name
 from checker.replay.reading import traces
 from checker.replay.results import Replayed
 from checker.replay.run import Judges, Options, replay
@@ -17,6 +18,8 @@ from engine_hooks.trace import SCHEMA, End, Step, TraceHeader, TraceLine, sealed
 from spec.profile import Profile, load_profile
 
 TRACES = Path(__file__).parent / "traces"
+PEERS = tuple(f"pd/{path.name.removesuffix('.trace.ndjson.gz')}" for path in sorted((TRACES / "pd").glob("*.gz")))
+"""Of a prefill and a decode worker, recorded by tests/engine/test_disaggregation.py."""
 NAMES = tuple(sorted(path.name.removesuffix(".trace.ndjson.gz") for path in TRACES.glob("*.gz")))
 
 
@@ -25,7 +28,7 @@ def path_of(name: str) -> Path:
 
 
 def load(header: TraceHeader) -> Profile:
-    profile = load_profile(header.profile)
+    profile = load_profile(profile_name(header))
     return profile.with_remedies(header.remedies) if header.remedies else profile
 
 

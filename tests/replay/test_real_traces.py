@@ -25,7 +25,7 @@ from replay_traces import (
 )
 
 from checker.replay.align import alignments
-from checker.replay.differences import DIFFERENCES, LOST
+from checker.replay.differences import DIFFERENCES, IDLES, LOST
 from checker.replay.reading import traces
 from checker.replay.results import ACCEPTED, DIVERGES
 from checker.replay.run import Judges, Options, replay
@@ -172,3 +172,19 @@ def test_two_ranks_do_what_the_spec_says_and_are_aligned(name: str, ranks: tuple
         assert (one.verdict, one.differences, one.ended) == (ACCEPTED, {}, True)
     (alignment,) = alignments(found)
     assert (alignment.verdict, alignment.ranks, alignment.controls) == (ACCEPTED, ranks, controls)
+
+
+def test_a_rank_of_dp_attention_launches_batches_of_none_while_the_other_works() -> None:
+    found = traces([TRACES / "dp2-attention"])
+    allowing, bare = Judges(load, frozenset((IDLES,))), Judges(load)
+    seen = {}
+    for trace in found:
+        one = replay(trace, allowing)
+        assert (one.verdict, one.ended) == (ACCEPTED, True)
+        seen[one.rank["dp"]] = one.differences
+        divergence = replay(trace, bare).divergence
+        assert divergence is not None
+        assert [wrong.variable for way in divergence.ways for wrong in way.wrong] == ["forwards"]
+    assert seen == {0: {IDLES: 101}, 1: {IDLES: 324}}
+    (alignment,) = alignments(found)
+    assert (alignment.verdict, alignment.controls) == (ACCEPTED, 11)

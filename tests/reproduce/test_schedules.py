@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from checker.cli import main
+from checker.proof.interpreter import Interpreter
 from checker.reproduce import chosen
 from checker.reproduce.chosen import drivable, remedies_of
 from checker.reproduce.claims import _LOOPS
@@ -18,6 +19,7 @@ from checker.reproduce.schedule import _RESULT_COMES_LATER, CannotBeDrivenError,
 from checker.results import Result as Found
 from checker.results import Trace, TraceStep
 from spec.profile import bundled_profiles, load_profile
+from spec.protocol import Protocol
 
 PROFILE = ("--profile", "sglang-0.5.23")
 
@@ -101,13 +103,15 @@ def test_a_worker_as_a_schedule(role: str, tmp_path: Path) -> None:
     assert f'        role="{role}",\n        storage=False,\n' in file.read_text()
 
 
-def test_a_request_in_no_queue_of_a_worker() -> None:
-    """The engine puts each into one, unless it has left it for the one whose KV is sent."""
-    arrives = found(step("Arrive"), step("Pause"), loop="prefill-normal")
-    with pytest.raises(CannotBeDrivenError, match="waits in no queue of the worker"):
-        list(moves_of(arrives))
-    sent = found(step("Arrive"), step("RunningPass", admitted=1, pd_inflight_new=1), loop="prefill-normal")
-    assert [move.method for move in moves_of(sent)] == ["hold", "request", "peer_joins", "run_pass", "expect_in_flight"]
+@pytest.mark.parametrize(("role", "ledger"), [("prefill", "pd_bootstrap"), ("decode", "pd_prealloc")])
+def test_each_request_of_a_worker_is_in_its_queue(role: str, ledger: str) -> None:
+    """So a trace has a step at which the peer gets it, and the schedule needs to add none."""
+    profile = load_profile(f"sglang-0.5.23-{role}")
+    runner = Interpreter(Protocol(profile, profile.place(f"{role}-normal retract none")).spec())
+    follow = f"Arrive.follow_{ledger}"  # whether it is the followed request's
+    assert [choice.name for choice in runner.actions["Arrive"].choices] == [follow]
+    after = runner.apply(runner.initial(), "Arrive", {follow: 0})
+    assert (after["waiting"], after[f"{ledger}_waiting"]) == (1, 1)
 
 
 def test_a_loop_that_needs_a_gpu() -> None:

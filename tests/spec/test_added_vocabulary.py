@@ -126,6 +126,8 @@ def _load(tmp_path: Path, difference: str):
             "loops.normal.running",
             "reap takes no condition beside peers",
         ),
+        ("[set.ledgers.load_back]\neach = true", "ledgers.load_back.each", "needs created_by"),
+        ('[set.resend]\nsource = "x"\nstarts = "moon"', "resend.starts", "'moon'; valid names: backup"),
         ("[set.loops.normal]\nmicro_batches = true", "loops.normal.micro_batches", "needs result_queue"),
         (PEERS + "\n[set.loops.overlap]\nmicro_batches = true", "loops.overlap.micro_batches", "beside peers"),
         ("[set.loops.normal]\nskips_finishing = true", "loops.normal.skips_finishing", "needs result_queue"),
