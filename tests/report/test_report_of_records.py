@@ -76,7 +76,6 @@ def test_the_founding_case_is_told_line_by_line(stuck):
     held, found = "write_through (1 submitted, the oldest seen 2.00 s ago; ", f"{REAPER} writing_check"
     now = "no retry can succeed while paused: call continue_generation and then flush, before any new request; or start"
     workers = "(prefill and decode workers: pd-drains-while-paused)"
-    workers = "(prefill and decode workers: pd-drains-while-paused)"
     assert [(k.name, k.value, k.place and k.place.text) for k in page.known] == [
         ("Since", "paused for 2.00 s, mode retract", None),
         ("In flight", f"{held}{REAPER}:writing_check would have to run)", None),
