@@ -139,10 +139,28 @@ def moves_of(result: Result, tokens: int = MANY_TOKENS) -> Iterator[Move]:
     yield Move("hold")
     for step in steps:
         yield from _moves(step, str(result.configuration["mode"]), requests)
+        if role_of(result.loop) and step.action in ("Arrive", "ArriveLate"):
+            yield from _queued(step, sends=any(s.choices.get("pd_inflight_new") for s in steps))
         wanted = {kind for kind, counters in _IN_FLIGHT.items() if any(step.state.get(c) for c in counters)}
         if wanted != in_flight or "Pass" in step.action:
             yield Move("expect_in_flight", tuple(sorted(wanted)))
         in_flight = wanted
+
+
+def _queued(step: TraceStep, *, sends: bool) -> Iterator[Move]:
+    """A worker puts each request into a queue of its own, where a profile leaves that open.
+
+    The pass that admits a request of a prefill worker takes it from that queue, if its peer has it by then. `sends`:
+    the trace says that its KV is sent after that, as the engine always does.
+    """
+    if step.state.get("pd_bootstrap_waiting") or step.state.get("pd_prealloc_waiting"):
+        return
+    if not sends:
+        raise CannotBeDrivenError(
+            "a request of the trace waits in no queue of the worker, and the engine puts each into one: the prefill "
+            "worker until its peer asks for its KV and again until that is sent, the decode worker until it has it"
+        )
+    yield Move("peer_joins", step=f"{step.action}: its peer has it too")
 
 
 def _moves(step: TraceStep, mode: str, requests: Iterator[Request]) -> Iterator[Move]:

@@ -119,7 +119,7 @@ def test_a_worker_that_looks_at_its_queues_while_paused(loop: str, where: Place)
 
 
 def with_kv_under_way(role: str) -> Profile:
-    """The profile of a worker with fewer runs: a flush waits for no other queue, and KV is sent once.
+    """The profile of a worker with fewer runs: a flush waits for no other queue, and the driver has the peer join.
 
     So the search goes past its shorter answers, to the run in which the KV of a request is under way at the pause. That
     is a run of the profile itself too: what refuses a flush here does so there.
@@ -128,8 +128,8 @@ def with_kv_under_way(role: str) -> Profile:
     known = profile.gates["flush"].waits_for
     others = {"write_through", "load_back", "pd_bootstrap", "pd_prealloc", "pd_release"}
     gate = {"gates": {"flush": {"waits_for": [one for one in known if one not in others]}}}
-    once = {"ledgers": {"pd_transfer": {"created_by": "pd_prealloc"}}} if role == "decode" else {}
-    return profile.with_difference(gate | once)
+    joins = {"ledgers": {"pd_bootstrap": {"each": False}}} if role == "prefill" else {}
+    return profile.with_difference(gate | joins)
 
 
 @pytest.mark.parametrize("loop", ["decode-normal", "prefill-overlap"])

@@ -114,6 +114,15 @@ def test_each_request_of_a_worker_is_in_its_queue(role: str, ledger: str) -> Non
     assert (after["waiting"], after[f"{ledger}_waiting"]) == (1, 1)
 
 
+def test_a_request_in_no_queue_of_a_worker() -> None:
+    """The engine puts each into one, unless it has left it for the one whose KV is sent."""
+    arrives = found(step("Arrive"), step("Pause"), loop="prefill-normal")
+    with pytest.raises(CannotBeDrivenError, match="waits in no queue of the worker"):
+        list(moves_of(arrives))
+    sent = found(step("Arrive"), step("RunningPass", admitted=1, pd_inflight_new=1), loop="prefill-normal")
+    assert [move.method for move in moves_of(sent)] == ["hold", "request", "peer_joins", "run_pass", "expect_in_flight"]
+
+
 def test_a_loop_that_needs_a_gpu() -> None:
     done = checker("no-forward-while-paused", "--profile", "sglang-0.5.23-no-flag", "--loop", "pdmux", "--dry-run")
     assert done.exit_code == 3
