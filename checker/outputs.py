@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from itertools import combinations
 from pathlib import Path
@@ -37,7 +38,9 @@ def check_apart(*files: Named) -> None:
     """
     given = [(name, Path(path)) for name, path in files if path is not None and not _is_special(Path(path))]
     for (name, path), (other, there) in combinations(given, 2):
-        if path.resolve() == there.resolve() or (path.exists() and there.exists() and path.samefile(there)):
+        if os.path.realpath(path) == os.path.realpath(there) or (
+            path.exists() and there.exists() and path.samefile(there)
+        ):
             raise OutputError(f"{name} and {other} are one file, {str(path)!r}; give another for one of them")
 
 

@@ -81,14 +81,18 @@ class StatusFile:
         return {**self._identity, "updated": time.time(), "series": series, "violations": violations}
 
     def _write_changes(self) -> None:
+        failed = False
         while True:
             self._changed.wait()
             self._changed.clear()
             try:
                 self._write()
             except OSError as error:
-                logger.warning("quiesce: status file %s is no longer written: %s", self.path, error)
-                return
+                if not failed:
+                    logger.warning("quiesce: status file %s is out of date: %s", self.path, error)
+                failed = True
+            else:
+                failed = False
             if self._closing.is_set() and not self._changed.is_set():
                 return
             self._closing.wait(_SECONDS_BETWEEN_FILES)
@@ -96,6 +100,10 @@ class StatusFile:
     def _write(self) -> None:
         temporary = self.path.with_suffix(f".{os.getpid()}.tmp")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            json.dump(self.snapshot(), stream, indent=1, sort_keys=True)
-        temporary.replace(self.path)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+                json.dump(self.snapshot(), stream, indent=1, sort_keys=True)
+            temporary.replace(self.path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise

@@ -141,10 +141,17 @@ class TraceWriter:
 
     def _put(self, lines: list[bytes]) -> None:
         """Write whole lines and forget them."""
-        text = memoryview(b"".join(lines))
+        text, number = memoryview(b"".join(lines)), len(lines)
         lines.clear()
-        while text and self._stream is not None:
-            text = text[os.write(self._stream, text) :]
+        whole = 0 if self._stream is None else os.lseek(self._stream, 0, os.SEEK_CUR)
+        try:
+            while text and self._stream is not None:
+                text = text[os.write(self._stream, text) :]
+        except OSError:
+            if self._stream is not None:
+                os.ftruncate(self._stream, whole)  # needs no room, and leaves no line that is cut off
+            self._dropped[DISK] += number
+            raise
 
     def _open(self, first: int) -> None:
         """Begin the next part; the checksum goes on from one part to the next."""

@@ -92,6 +92,7 @@ def _chosen(names: tuple[str, ...]) -> frozenset[str]:
 def _loader(named: str | None) -> Callable[[TraceHeader], Profile]:
     """The profile of a trace: see `profile_name`; or the one that the command names. With the header's remedies."""
     from checker.replay.profiles import profile_name  # noqa: PLC0415
+    from engine_hooks.sglang.remedies import REMEDIES  # noqa: PLC0415
     from spec.profile import load_profile  # noqa: PLC0415
 
     known: dict[tuple[str, tuple[str, ...]], Profile] = {}
@@ -101,11 +102,12 @@ def _loader(named: str | None) -> Callable[[TraceHeader], Profile]:
         key = (name, header.remedies)
         if key not in known:
             profile = load_profile(name)
-            hooked = (*profile.remedies, *profile.variants)
-            unknown = [r for r in header.remedies if r not in hooked]
+            # A hook that this profile has no difference for changes nothing that it says: it has no grammars, say.
+            unknown = [r for r in header.remedies if r not in REMEDIES]
             if unknown:
-                raise UnknownNameError("remedy", unknown[0], hooked)
-            known[key] = profile.with_remedies(header.remedies) if header.remedies else profile
+                raise UnknownNameError("remedy", unknown[0], REMEDIES)
+            said = [r for r in header.remedies if r in profile.remedies or r in profile.variants]
+            known[key] = profile.with_remedies(said) if said else profile
         return known[key]
 
     return load

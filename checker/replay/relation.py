@@ -111,6 +111,10 @@ class Relations:
         for mode in profile.configuration.mode:
             self._specs[mode] = Protocol(profile, Configuration(loop, mode, storage)).spec()
         first = self._specs[profile.configuration.mode[0]]
+        if any(action.name == "UpdateAsked" for action in first.actions):
+            raise UnsupportedError(
+                f"profile {profile.name}: an update waits here (flush-waits): two steps, and one line of a trace"
+            )
         self.variables = {v.name: v for v in first.variables if v.name in STATE_FIELDS or v.name in CARRIED}
         self.absent = tuple(name for name in STATE_FIELDS if name not in self.variables)
         """Fields of a line that this loop and storage have no variable for: 0 in every line."""

@@ -109,6 +109,19 @@ def test_a_profile_that_a_trace_does_not_show_cannot_tell(tmp_path: Path) -> Non
     assert "depends on grammar_compiling, grammar_ready, which a trace does not show" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("remedies", "code"), [(("grammar-while-paused", "pp-honours-pause"), 0), (("flush-waits",), 3)]
+)
+def test_hooks_of_other_loops_change_nothing_here(tmp_path: Path, remedies: tuple[str, ...], code: int) -> None:
+    """An engine with `all` has them; that its update waits is another thing."""
+    header, steps = recorded("normal-none")
+    path = tmp_path / "a.trace.ndjson"
+    path.write_bytes(text_of(msgspec.structs.replace(header, remedies=remedies), steps))
+    done = run(path)
+    assert done.exit_code == code
+    assert ("an update waits here" in done.stdout) == (code != 0)
+
+
 def test_ranks_of_one_engine_are_told_the_same(tmp_path: Path) -> None:
     header, steps = recorded("normal-none")
     for rank, told in enumerate([steps, steps]):
