@@ -20,7 +20,7 @@ class Alignment:
         self._board = board
         self._digest = 0
 
-    def did(self, what: str, number: int) -> None:
-        """A control request was decided, in the pass after number `number`."""
+    def did(self, what: str, number: int | None) -> None:
+        """A control request was decided, in the pass after number `number`; None: when each rank's own clock says."""
         self._digest = zlib.crc32(f"{what} {number}".encode(), self._digest)
         self._board.show("protocol_digest", value=self._digest, urgent=True)

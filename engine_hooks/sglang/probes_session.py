@@ -255,7 +255,7 @@ class Session:
             self.monitor.gate_answered("deferred_flush", self._deferred, open_=self.idle)
         if self._deferred.deferred_pending and self._flush_wrapper._pending is None and self._flushes == flushes:  # noqa: SLF001 - the engine has no public name for it
             self.monitor.flush_decided("deferred", "timed_out")
-            self._alignment.did("flush timed_out", self._sequence)
+            self._alignment.did("flush timed_out", None)
             if self.timed_out is not None:
                 self.guarded("lineage", self.timed_out)
         if self.trace is not None:

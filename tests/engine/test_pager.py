@@ -41,7 +41,13 @@ ROOT = Path(__file__).resolve().parents[2]
 STUCK = "FlushCannotSucceed"
 LONG = 1500
 """Tokens of a request that is not to end by itself while a test looks."""
-PROVOKED = {STUCK, "PausedFlushSucceedsViolated", "UpdateFlushesViolated", "WeightUpdateFailed"}
+PROVOKED = {
+    STUCK,
+    "PausedFlushSucceedsViolated",
+    "UpdateFlushesViolated",
+    "VersionsAgreeViolated",
+    "WeightUpdateFailed",
+}
 """What the founding case fires: that no flush can succeed, that one could not, and what the trainer was answered."""
 
 
@@ -154,7 +160,7 @@ def test_a_run_without_provocation_pages_nobody(stage: Stage) -> None:
     assert pager.pages == []
     assert pager.query("ALERTS") == []
     found = diagnosis(engine)
-    assert (found.state, found.engine, found.ranks, len(found.watched)) == ("healthy", "sglang 0.5.23", 1, 9)
+    assert (found.state, found.engine, found.ranks, len(found.watched)) == ("healthy", "sglang 0.5.23", 1, 17)
     assert list(found.weight_loads) == [2]
 
 
@@ -164,7 +170,7 @@ def test_the_rules_are_the_committed_ones_but_for_one_duration(stage: Stage) -> 
         r"(\[|offset )5m\b", rf"\g<1>{RECENT.durations.recent}s", committed
     )
     loaded = requests.get(f"{stage.pager.url}/api/v1/rules", timeout=30).json()["data"]["groups"]
-    assert sum(len(group["rules"]) for group in loaded) == 25
+    assert sum(len(group["rules"]) for group in loaded) == 34
 
 
 def _names(pager: Pager) -> set[str]:
@@ -384,7 +390,7 @@ def test_restarted_with_the_remedy_the_alert_is_resolved_and_stays_away(
     pager.wait_scrapes(3)
     again = {page.name for page in pager.pages if page.firing and page.at >= before}
     # The first attempt was refused, which the remedy does not change; and nothing was stuck.
-    assert again == {"UpdateFlushesViolated", "WeightUpdateFailed"}
+    assert again == {"UpdateFlushesViolated", "VersionsAgreeViolated", "WeightUpdateFailed"}
     assert list(diagnosis(engine).remedies) == [REMEDY]
 
 
