@@ -6,7 +6,6 @@ engine's processes get the result, never Z3. tests/spec/test_compile.py holds te
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,10 +15,10 @@ from pathlib import Path
 import z3
 
 from checker import schemas
+from checker.compile_text import StuckRegion, clauses, constants, formatted, in_dict, in_tuple, table
 from checker.digest import spec_digest
 from checker.proof.refute import Sought, stuck_region
 from checker.subject import Subject
-from checker.translate import to_python
 from checker.workbench import Workbench
 from engine_hooks.sglang.remedies import REMEDIES
 from spec.facts import Variant
@@ -35,7 +34,7 @@ TARGETS = {"sglang-0.5.23": "engine_hooks/compiled/sglang_0_5_23.py"}
 _STUCK_PROPERTY = "paused-flush-succeeds"
 _MODE = "retract"
 _REAPS, _DRAINS = "reap-while-paused", "pd-drains-while-paused"
-_COMPARISONS = (z3.Z3_OP_EQ, z3.Z3_OP_LE, z3.Z3_OP_GE, z3.Z3_OP_LT, z3.Z3_OP_GT)
+_TYPES = ("CompiledLedger", "CompiledProfile", "Region", "Repaired", "State", "StuckKey")
 _Predicates = tuple[Mapping[str, str], Mapping[str, Mapping[str, str]], Mapping[str, str]]
 _ENGINE_TERMS = ("running", "last_batch", "result_pending")
 
@@ -48,16 +47,6 @@ class _Function:
     doc: str
     term: BoolTerm
     step: bool = False
-
-
-@dataclass(frozen=True)
-class _Region:
-    """The stuck region of one (loop, storage, remedies), or none."""
-
-    configuration: Configuration
-    remedies: tuple[str, ...]
-    function: str | None
-    ledgers: tuple[str, ...]
 
 
 class Compiler:
@@ -82,13 +71,14 @@ class Compiler:
             [
                 *self._head(),
                 *self._bodies(),
-                *_table("_LEDGERS", self._ledgers()),
-                *self._profile_lines(gates, blockers, regions, always, steps),
+                *table("_LEDGERS", self._ledgers()),
+                *constants(self._variables(), regions),
+                *self._profile_lines(gates, blockers, always, steps),
                 *self._repair_lines(bearing, repaired),
                 ")",
             ]
         )
-        return _formatted(text + "\n")
+        return formatted(text + "\n")
 
     def _add(self, name: str, doc: str, term: BoolTerm, *, step: bool = False) -> str:
         name = name.replace("-", "_")
@@ -134,7 +124,7 @@ class Compiler:
             waits = conj(neg(protocol.now.paused), protocol.now.waiting > 0)
             yield "waiting", self._add("blocks_waiting_unless_paused", "Requests wait, and it is not paused.", waits)
 
-    def _regions(self) -> tuple[tuple[str, ...], list[_Region]]:
+    def _regions(self) -> tuple[tuple[str, ...], list[StuckRegion]]:
         """The remedies that change a region, and the regions under each set of these.
 
         Raises:
@@ -157,7 +147,7 @@ class Compiler:
         workers = [region for worker in self.workers for region in self._of_worker(worker)]
         return tuple(sorted({*bearing, *(n for r in workers for n in r.remedies)})), [*regions, *workers]
 
-    def _of_worker(self, worker: Profile) -> Iterator[_Region]:
+    def _of_worker(self, worker: Profile) -> Iterator[StuckRegion]:
         """The regions of the loops that honour a pause.
 
         The hook of the first remedy reaps in these loops too, of which its difference does not speak; the second
@@ -174,21 +164,21 @@ class Compiler:
                 for remedies, profile in kinds.items():
                     yield self._region_of(profile, place, remedies)
 
-    def _region(self, configuration: Configuration, remedies: tuple[str, ...]) -> _Region:
+    def _region(self, configuration: Configuration, remedies: tuple[str, ...]) -> StuckRegion:
         return self._region_of(self.profile.with_remedies(remedies), configuration, remedies)
 
-    def _region_of(self, profile: Profile, configuration: Configuration, remedies: tuple[str, ...]) -> _Region:
+    def _region_of(self, profile: Profile, configuration: Configuration, remedies: tuple[str, ...]) -> StuckRegion:
         subject = Workbench(profile, configuration).subject(follow_request=False)
         claim = next(p.claim for p in chosen([_STUCK_PROPERTY])[0].claims(subject.protocol, subject.spec))
         if not isinstance(claim, LeadsTo):
             raise TypeError(f"{_STUCK_PROPERTY} is not a leads-to")
         piece = subject.slice(claim.pending, claim.goal)
         if stuck_region(piece.system, claim, piece.lemmas) is None:
-            return _Region(configuration, remedies, None, ())
+            return StuckRegion(configuration, remedies, None, ())
         # Again without lemmas: closed in every state that a probe may report, not only in those the spec can reach.
         stuck = stuck_region(piece.system, claim, (), Sought(fewest=False))
         if stuck is None:
-            return _Region(configuration, remedies, None, ())
+            return StuckRegion(configuration, remedies, None, ())
         ledgers = subject.protocol.ledgers
         counters = {ledger.counter(stage) for ledger in ledgers.values() for stage in ledger.facts.stages}
         atoms = [_atom(subject.protocol, name) for name in stuck.atoms if name in counters]
@@ -196,7 +186,7 @@ class Compiler:
         name = "_".join(["stuck", configuration.loop.replace("-", "_"), configuration.storage, *remedies])
         doc = "Paused, a flush wanted, and an entry that nothing but help can retire."
         named = [n for n, one in ledgers.items() if any(one.counter(s) in stuck.atoms for s in one.facts.stages)]
-        return _Region(configuration, remedies, self._add(name, doc, term), tuple(named))
+        return StuckRegion(configuration, remedies, self._add(name, doc, term), tuple(named))
 
     def _deferred(self, subject: Subject) -> str:
         protocol, gates = subject.protocol, subject.spec.definitions
@@ -217,7 +207,7 @@ class Compiler:
         return [
             f'"""The spec of {self.profile.name}, compiled. Generated by `python -m checker.compile`; do not edit."""',
             "",
-            "from engine_hooks.compiled.types import CompiledLedger, CompiledProfile, Repaired, State, StuckKey",
+            f"from engine_hooks.compiled.types import {', '.join(_TYPES)}",
             "",
         ]
 
@@ -227,7 +217,7 @@ class Compiler:
             yield f"def {function.name}(s: State{', t: State' if function.step else ''}) -> bool:"
             yield f'    """{function.doc}"""'
             yield "    return bool("
-            yield from _clauses(function.term)
+            yield from clauses(function.term)
             yield "    )"
             yield ""
 
@@ -237,7 +227,7 @@ class Compiler:
             stages: dict[str, list[str]] = {"queued": [], "submitted": [], "ready": []}
             for stage in ledger.facts.stages:
                 stages[ledger.facts.metric[stage]].append(ledger.counter(stage))
-            parts = ", ".join(f'"{k}": {_tuple(v)}' for k, v in stages.items())
+            parts = ", ".join(f'"{k}": {in_tuple(v)}' for k, v in stages.items())
             extra = ", needs_storage=True" if ledger.facts.needs == "storage" else ""
             found[name] = f'CompiledLedger(\n        {{{parts}}},\n        "{ledger.facts.reaper}"{extra},\n    )'
         return found
@@ -253,7 +243,6 @@ class Compiler:
         self,
         gates: Mapping[str, str],
         blockers: Mapping[str, Mapping[str, str]],
-        regions: Sequence[_Region],
         always: Mapping[str, str],
         steps: Mapping[str, str],
     ) -> Iterator[str]:
@@ -262,26 +251,18 @@ class Compiler:
         yield f'    engine_version="{self.profile.version}",'
         yield f'    profile="{self.profile.name}",'
         yield f'    spec_digest="{spec_digest(self.profile)}",'
-        yield "    variables=("
-        yield from (f'        "{name}",' for name in self._variables())
-        yield "    ),"
+        yield "    variables=_VARIABLES,"
         yield "    ledgers=_LEDGERS,"
-        yield f"    gates={_names(gates)},"
+        yield f"    gates={in_dict(gates)},"
         yield "    blockers={"
-        yield from (f'        "{gate}": {_names(found)},' for gate, found in blockers.items())
+        yield from (f'        "{gate}": {in_dict(found)},' for gate, found in blockers.items())
         yield "    },"
-        yield "    stuck={"
-        for r in regions:
-            found = {_STUCK_PROPERTY: r.function} if r.function else {}
-            yield f"        {_key(r)}: {_names(found)},"
-        yield "    },"
-        yield "    stuck_ledgers={"
-        for r in regions:
-            inner = f'{{"{_STUCK_PROPERTY}": {_tuple(r.ledgers)}}}' if r.function else "{}"
-            yield f"        {_key(r)}: {inner},"
-        yield "    },"
-        yield f"    always={_names(always)},"
-        yield f"    steps={_names(steps)},"
+        for name, part in (("stuck", "region"), ("stuck_ledgers", "ledgers")):
+            key, found = f'StuckKey(loop, "{_MODE}", storage, remedies)', f'{{"{_STUCK_PROPERTY}": {part}}}'
+            rows = "for loops, storage, remedies, region, ledgers in _STUCK for loop in loops"
+            yield f"    {name}={{{key}: {found} if region else {{}} {rows}}},"
+        yield f"    always={in_dict(always)},"
+        yield f"    steps={in_dict(steps)},"
         yield "    remedies={"
         yield from (f'        "{name}": "{summary}",' for name, summary in self.hooks.items())
         yield "    },"
@@ -289,11 +270,11 @@ class Compiler:
     def _repair_lines(
         self, bearing: tuple[str, ...], repaired: Mapping[str, Sequence[Mapping[str, object]]]
     ) -> Iterator[str]:
-        yield f"    bearing={_tuple(bearing)},"
+        yield f"    bearing={in_tuple(bearing)},"
         yield "    repaired={"
         for name, (gates, blockers, always) in repaired.items():
-            inner = ", ".join(f'"{gate}": {_names(found)}' for gate, found in blockers.items())  # type: ignore[arg-type]
-            yield f'        "{name}": Repaired(gates={_names(gates)}, blockers={{{inner}}}, always={_names(always)}),'  # type: ignore[arg-type]
+            inner = ", ".join(f'"{gate}": {in_dict(found)}' for gate, found in blockers.items())  # type: ignore[arg-type]
+            yield f'        "{name}": Repaired(gates={in_dict(gates)}, blockers={{{inner}}}, always={in_dict(always)}),'  # type: ignore[arg-type]
         yield "    },"
 
 
@@ -314,7 +295,7 @@ def _differences(profile: Profile) -> Mapping[str, Variant]:
     return {**profile.remedies, **profile.variants}
 
 
-def _alike(some: Sequence[_Region], others: Sequence[_Region]) -> bool:
+def _alike(some: Sequence[StuckRegion], others: Sequence[StuckRegion]) -> bool:
     return [(r.function, r.ledgers) for r in some] == [(r.function, r.ledgers) for r in others]
 
 
@@ -323,48 +304,6 @@ def _atom(protocol: Protocol, name: str) -> BoolTerm:
         return neg(protocol.now[name[1:]])
     variable = protocol.variables[name]
     return variable.now if variable.sort is Sort.BOOL else variable.now > 0
-
-
-def _clauses(term: BoolTerm) -> Iterator[str]:
-    """The conjuncts, one a line."""
-    parts = term.children() if z3.is_and(term) else [term]
-    for i, part in enumerate(parts):
-        yield f"        {'and ' if i else ''}{_expression(part)}"
-
-
-def _expression(term: BoolTerm) -> str:
-    text = to_python(term, lambda n: f"t.{n.removesuffix(NEXT)}" if n.endswith(NEXT) else f"s.{n}")
-    # Only a comparison may lose its parentheses: `and` binds tighter than `or`.
-    return text[1:-1] if z3.is_app(term) and term.decl().kind() in _COMPARISONS else text
-
-
-def _formatted(text: str) -> str:
-    """The text as `ruff format` leaves it. Raises FileNotFoundError where the lint tools are not installed."""
-    ruff = Path(sys.executable).with_name("ruff")
-    command = [str(ruff), "format", "--line-length", "120", "--stdin-filename", "generated.py", "-"]
-    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)  # noqa: S603 - our own tool
-    return done.stdout
-
-
-def _key(region: _Region) -> str:
-    c = region.configuration
-    return f'StuckKey("{c.loop}", "{c.mode}", "{c.storage}", {_tuple(region.remedies)})'
-
-
-def _tuple(names: Sequence[str]) -> str:
-    return "(" + ", ".join(f'"{n}"' for n in names) + ("," if len(names) == 1 else "") + ")"
-
-
-def _names(found: Mapping[str, str]) -> str:
-    return "{" + ", ".join(f'"{key}": {value}' for key, value in found.items()) + "}"
-
-
-def _table(name: str, rows: Mapping[str, str]) -> Iterator[str]:
-    yield ""
-    yield f"{name} = {{"
-    yield from (f'    "{key}": {value},' for key, value in rows.items())
-    yield "}"
-    yield ""
 
 
 def main(arguments: Sequence[str]) -> int:

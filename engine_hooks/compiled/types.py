@@ -38,6 +38,10 @@ class StuckKey:
     remedies: tuple[str, ...] = ()
 
 
+Region = tuple[tuple[str, ...], str, tuple[str, ...], Predicate | None, tuple[str, ...]]
+"""Loops with one stuck region: the storage, the remedies, the region where there is one, the ledgers that make it."""
+
+
 @dataclass(frozen=True)
 class Repaired:
     """What a remedy makes of a profile's predicates: those that differ, by their names in the profile."""

@@ -92,16 +92,20 @@ class Models:
     new: Path
 
 
+def modules(name: str, **variables: str) -> dict[str, str]:
+    """The environment of an engine that loads the `sitecustomize` in this folder of ours, and what it reads."""
+    path = [str(Path(__file__).parent / name), *launch.standin_paths()]
+    return {"PYTHONPATH": os.pathsep.join(path), **variables}
+
+
 def rewritten(old: str, new: str) -> dict[str, str]:
-    """Environment of an engine whose source says `new` wherever it said the word `old`, as a later version might."""
-    path = [str(Path(__file__).parent / "rewriting"), *launch.standin_paths()]
-    return {"PYTHONPATH": os.pathsep.join(path), "QUIESCE_TEST_REWRITE": f"{old}={new}"}
+    """That of an engine whose source says `new` wherever it said the word `old`, as a later version might."""
+    return modules("rewriting", QUIESCE_TEST_REWRITE=f"{old}={new}")
 
 
 def renamed(old: str, new: str) -> dict[str, str]:
     """The same after the import, for an engine from the warm process: functions of classes, texts of modules."""
-    path = [str(Path(__file__).parent / "renaming"), *launch.standin_paths()]
-    return {"PYTHONPATH": os.pathsep.join(path), "QUIESCE_TEST_RENAME": f"{old}={new}"}
+    return modules("renaming", QUIESCE_TEST_RENAME=f"{old}={new}")
 
 
 def records_of(folder: Path) -> Path:
@@ -352,3 +356,17 @@ class Engine:
 
     def _post(self, path: str, **body: object) -> requests.Response:
         return requests.post(self.server.url + path, json=body, timeout=WAIT_SECONDS)
+
+
+class Spoilable(Engine):
+    """One that was started with `modules("defects", QUIESCE_TEST_DEFECTS=folder)`, and what switches its defects on."""
+
+    def __init__(self, server: Server, model: Path, folder: Path) -> None:
+        super().__init__(server, model)
+        self.defects = folder
+
+    def spoil(self, *defects: str) -> None:
+        """These from now on, and no others."""
+        new = self.defects / "new"
+        new.write_text(" ".join(defects))
+        new.replace(self.defects / "defects")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from harness import WAIT_SECONDS, Engine, Models, prompt, wait_until
+from harness import WAIT_SECONDS, Engine, Models, modules, prompt, wait_until
 
-from engine_hooks.sglang.testbed import launch
 from engine_hooks.sglang.testbed.control import SPIN_VARIABLE
 from engine_hooks.sglang.testbed.server import Server, ServerOptions
 
@@ -79,8 +77,7 @@ def engine(models: Models, warm: Warm, tmp_path_factory: pytest.TempPathFactory)
         environment={
             SPIN_VARIABLE: "1",  # a budget is of the time of passes
             "QUIESCE_CENSUS": "3",
-            "QUIESCE_TEST_PLANT": str(plants),
-            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent / "planting"), *launch.standin_paths()]),
+            **modules("planting", QUIESCE_TEST_PLANT=str(plants)),
             # The engine's own check of an idle pool would end it at the first plant.
             "SGLANG_ENABLE_STRICT_MEM_CHECK_DURING_IDLE": "0",
         },

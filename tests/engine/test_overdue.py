@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from harness import PROMPT, REMEDY, WAIT_SECONDS, Engine, Models, prompt, wait_until
+from harness import PROMPT, REMEDY, WAIT_SECONDS, Models, Spoilable, modules, prompt, wait_until
 
 from engine_hooks.monitor_overdue import OVERDUE
-from engine_hooks.sglang.testbed import launch
 from engine_hooks.sglang.testbed.server import Server, ServerOptions
 
 if TYPE_CHECKING:
@@ -27,17 +24,8 @@ SHORT = prompt(64, seed=11)
 READY, DRAIN, RETURN, ANSWERED, ENDS = OVERDUE
 
 
-class Patient(Engine):
+class Patient(Spoilable):
     """An engine with little patience, and defects of `test_planted` that a test switches on."""
-
-    def __init__(self, server: Server, model: Path, folder: Path) -> None:
-        super().__init__(server, model)
-        self._folder = folder
-
-    def spoil(self, *defects: str) -> None:
-        new = self._folder / "new"
-        new.write_text(" ".join(defects))
-        new.replace(self._folder / "defects")
 
     def overdue(self) -> dict[str, float]:
         violations = self.metrics().violations
@@ -64,8 +52,7 @@ def started(models: Models, warm: Warm, tmp_path_factory: pytest.TempPathFactory
         environment={
             "QUIESCE_PATIENCE": str(PATIENCE),
             "QUIESCE_REMEDIES": REMEDY,  # so that a lookup in a pause ends, and another can begin
-            "QUIESCE_TEST_DEFECTS": str(folder),
-            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent / "defects"), *launch.standin_paths()]),
+            **modules("defects", QUIESCE_TEST_DEFECTS=str(folder)),
         },
         start_seconds=480,
         warm=warm,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 import requests
-from harness import PROMPT, REMEDY, WAIT_SECONDS, Engine, Models, Stream, prompt, wait_until
+from harness import PROMPT, REMEDY, WAIT_SECONDS, Models, Spoilable, Stream, modules, prompt, wait_until
 
-from engine_hooks.sglang.testbed import launch
 from engine_hooks.sglang.testbed.server import Server, ServerOptions
 
 if TYPE_CHECKING:
@@ -27,23 +25,18 @@ MISMATCH = "version_mismatch"
 """No property, but a series of its own, with an alert: the scheduler and the tokenizer disagree."""
 
 
-class Spoiled(Engine):
+class Spoiled(Spoilable):
     """An engine whose defects a test switches on."""
 
     def __init__(self, server: Server, models: Models, folder: Path) -> None:
-        super().__init__(server, models.old)
-        self.models, self._folder = models, folder
+        super().__init__(server, models.old, folder)
+        self.models = models
         self.found: dict[str, tuple[str, str]] = {}
         """Defect to what reported it, and when."""
 
-    def spoil(self, *defects: str) -> None:
-        new = self._folder / "new"
-        new.write_text(" ".join(defects))
-        new.replace(self._folder / "defects")
-
     def carried_out(self, defect: str) -> int:
         """The number of the pass in which a defect was carried out first."""
-        done = self._folder / f"{defect}.done"
+        done = self.defects / f"{defect}.done"
         wait_until(done.exists, f"{defect} is carried out")
         number = int(done.read_text())
         done.unlink()
@@ -51,7 +44,7 @@ class Spoiled(Engine):
 
     def spare(self) -> None:
         self.spoil()
-        for done in self._folder.glob("*.done"):
+        for done in self.defects.glob("*.done"):
             done.unlink()
 
 
@@ -73,8 +66,7 @@ def spoiled(
         environment={
             "QUIESCE_REMEDIES": REMEDY,
             "QUIESCE_LINEAGE": "on",
-            "QUIESCE_TEST_DEFECTS": str(folder),
-            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent / "defects"), *launch.standin_paths()]),
+            **modules("defects", QUIESCE_TEST_DEFECTS=str(folder)),
             # The engine's own check of an idle pool would end it at the first leak.
             "SGLANG_ENABLE_STRICT_MEM_CHECK_DURING_IDLE": "0",
         },

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from harness import REMEDY, Engine, Models, Setup, Stream, prompt, wait_until
+from harness import REMEDY, Engine, Models, Setup, Stream, modules, prompt, wait_until
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
@@ -21,7 +21,6 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 from checker.replay.reading import traces
 from checker.replay.results import ACCEPTED, DIVERGES, Replayed
 from checker.replay.run import Judges, replay
-from engine_hooks.sglang.testbed import launch
 from engine_hooks.sglang.testbed.server import Server, ServerOptions
 from engine_hooks.trace import TraceHeader
 from spec.profile import Profile, load_profile
@@ -195,8 +194,8 @@ def test_what_an_engine_does_at_random_is_a_run_of_the_spec(
 def test_a_planted_defect_is_no_run_of_the_spec(models: Models, warm: Warm, tmp_path: Path) -> None:
     """The negative control: each paused pass looks up the first request that waits."""
     setup = Setup("normal", "file", REMEDY)
-    path = os.pathsep.join([str(Path(__file__).parent / "defects"), *launch.standin_paths()])
-    options = options_of(setup, models, warm, tmp_path, PYTHONPATH=path, QUIESCE_TEST_DEFECTS=str(tmp_path))
+    defects = modules("defects", QUIESCE_TEST_DEFECTS=str(tmp_path))
+    options = options_of(setup, models, warm, tmp_path, **defects)
     (tmp_path / "defects").write_text("requeue_looks_up")
     with Server(options) as server:
         at_random(Engine(server, models.old), models, EPISODES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -11,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 import requests
-from harness import PROMPT, REMEDY, WAIT_SECONDS, Engine, Models, Stream, prompt, wait_until
+from harness import PROMPT, REMEDY, WAIT_SECONDS, Engine, Models, Stream, modules, prompt, wait_until
 
-from engine_hooks.sglang.testbed import launch
 from engine_hooks.sglang.testbed.server import Server, ServerOptions
 
 if TYPE_CHECKING:
@@ -59,12 +57,6 @@ def start(models: Models, warm: Warm, tmp_path: Path) -> Start:
             return Engine(engines.enter_context(Server(options)), models.old)
 
         yield one
-
-
-def modules(name: str, **variables: str) -> dict[str, str]:
-    """The environment of an engine that loads a `sitecustomize` of these tests."""
-    path = [str(Path(__file__).parent / name), *launch.standin_paths()]
-    return {"PYTHONPATH": os.pathsep.join(path), **variables}
 
 
 def digests(engine: Engine) -> list[float]:

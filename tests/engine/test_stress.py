@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,9 +9,8 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 import requests
-from harness import REMEDY, Engine, Models, prompt, wait_until
+from harness import REMEDY, Engine, Models, modules, prompt, wait_until
 
-from engine_hooks.sglang.testbed import launch
 from engine_hooks.sglang.testbed.server import Server, ServerOptions
 
 if TYPE_CHECKING:
@@ -52,8 +50,7 @@ def a_whole_pause(engine: Engine, models: Models) -> None:
 
 @pytest.mark.parametrize("how", ["raises", "hogs", "sleeps"])
 def test_probes_that_misbehave(how: str, models: Models, warm: Warm, tmp_path: Path) -> None:
-    path = os.pathsep.join([str(Path(__file__).parent / "probing"), *launch.standin_paths()])
-    planted = {"QUIESCE_TEST_PROBES": how, "QUIESCE_TEST_PROBES_AT": str(tmp_path), "PYTHONPATH": path}
+    planted = modules("probing", QUIESCE_TEST_PROBES=how, QUIESCE_TEST_PROBES_AT=str(tmp_path))
     with Server(options(models, tmp_path / how, warm, **planted)) as server:
         engine = Engine(server, models.old)
         a_whole_pause(engine, models)

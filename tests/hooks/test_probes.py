@@ -92,12 +92,10 @@ class Engine:
     def pending_checked(self) -> None:
         """As `SchedulerFlushWrapper.check_pending`."""
         wrapper = self.scheduler.flush_wrapper
-        if wrapper._pending is None:
-            return
-        if self.idle():
+        if wrapper._pending is not None and self.idle():
             self.flush()
             wrapper._pending = None
-        elif self.late:
+        if self.late:
             wrapper._pending = None
 
 
