@@ -5,7 +5,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 # Tests of engines that the second process runs.
-export LATE="tests/engine/test_pytest_plugin.py tests/engine/test_pipelines.py"
+export LATE="tests/engine/test_pytest_plugin.py tests/engine/test_pipelines.py tests/engine/test_reproduce_elsewhere.py"
 rest=$(mktemp)
 # What is started in a background ignores SIGINT, which some tests send; and the engines go first.
 env --default-signal=INT nice -n 5 tools/test-rest.sh "$@" >"$rest" 2>&1 &
