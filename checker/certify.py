@@ -6,6 +6,7 @@ It is run in a process of its own (`python -m checker.certify FOLDER…`), so th
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,6 +17,13 @@ from checker.streams import guard_streams, visible
 
 EXIT_MISMATCH = 4
 EXIT_USAGE = 2
+_PUSH = "(push 1)\n"
+_CHECK = "\n(check-sat)\n(pop 1)\n"
+_COMMAND = re.compile(r"^\((?!let )", re.MULTILINE)
+"""A term that is printed over several lines has lines that begin with a `let`."""
+_NEVER = ("(define", "(reset", "(set-option")
+_FORM = re.compile(r"^\((?:push 1\)|pop 1\)|assert|define|reset|set-option)", re.MULTILINE)
+_DECLARES = re.compile(r"^\(declare-const (\S+|\|[^|\n]*\|) (\w+)\)$", re.MULTILINE)
 
 
 class CertificateError(Exception):
@@ -26,15 +34,65 @@ class UnreadableError(Exception):
     """A file that a manifest names and that cannot be read."""
 
 
-def check_folder(folder: Path) -> int:
+class Asked:
+    """What cvc5 has found unsatisfiable: an obligation that is the same, word for word, is not asked again.
+
+    More than half of them are: configurations differ in few actions, and each obligation speaks of one.
+    """
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self._known: set[bytes] = set()
+        self._sorts: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        """How many different ones."""
+        return len(self._known)
+
+    def answers(self, text: str) -> Iterator[str]:
+        """The answer to each `check-sat` of a script, as cvc5 gives it or gave it. Raises CertificateError."""
+        head, *blocks = text.split(_PUSH)
+        self._declare(head)
+        marks = [_mark(block) for block in blocks]
+        known = [mark in self._known for mark in marks]
+        fresh = [block for block, is_known in zip(blocks, known, strict=True) if not is_known]
+        asked = answers_of(_PUSH.join([head, *fresh]))
+        for mark, is_known in zip(marks, known, strict=True):
+            answer = "unsat" if is_known else next(asked, None)
+            if answer is None:
+                return
+            if mark is not None and answer == "unsat":
+                self._known.add(mark)
+            yield answer
+        yield from asked
+
+    def _declare(self, head: str) -> None:
+        """The same words over constants of other sorts are not the same: then all is asked anew."""
+        sorts = dict(_DECLARES.findall(head))
+        if any(self._sorts.get(name, sort) != sort for name, sort in sorts.items()):
+            self._known.clear()
+            self._sorts.clear()
+        self._sorts |= sorts
+
+
+def _mark(block: str) -> bytes | None:
+    """What tells an obligation from others; None for what has not the form of one, which is always asked."""
+    assertion, check, rest = block.partition(_CHECK)
+    ends = all(line.startswith(";") for line in rest.splitlines())
+    if not check or not ends or not assertion.startswith("(assert ") or len(_COMMAND.findall(assertion)) != 1:
+        return None
+    return hashlib.sha256(assertion.encode()).digest()
+
+
+def check_folder(folder: Path, asked: Asked) -> int:
     """The number of obligations that cvc5 found unsatisfiable: all of them. Raises what `main` catches."""
     claims = read_manifest(folder).claims
     if not claims or not all(claim.obligations for claim in claims):
         raise CertificateError(f"{folder}: a certificate without obligations proves nothing")
-    return sum(_check_claim(folder / claim.file, claim.sha256, claim.obligations) for claim in claims)
+    return sum(_check_claim(folder / claim.file, claim.sha256, claim.obligations, asked) for claim in claims)
 
 
-def _check_claim(path: Path, digest: str, names: Sequence[str]) -> int:
+def _check_claim(path: Path, digest: str, names: Sequence[str], asked: Asked) -> int:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -42,7 +100,7 @@ def _check_claim(path: Path, digest: str, names: Sequence[str]) -> int:
     if hashlib.sha256(text.encode()).hexdigest() != digest:
         raise CertificateError(f"{path}: not the file that the manifest names (sha256 differs)")
     _check_form(path, text)
-    answers = list(answers_of(text))
+    answers = list(asked.answers(text))
     if len(answers) != len(names):
         raise CertificateError(f"{path}: {len(answers)} answers for {len(names)} obligations")
     for name, answer in zip(names, answers, strict=True):
@@ -53,13 +111,17 @@ def _check_claim(path: Path, digest: str, names: Sequence[str]) -> int:
 
 def _check_form(path: Path, text: str) -> None:
     """A script may assert only between push and pop: what is asserted outside would speed every obligation to unsat."""
-    depth = 0
-    for number, line in enumerate(text.splitlines(), 1):
-        depth += line.startswith("(push 1)") - line.startswith("(pop 1)")
-        if line.startswith("(assert") and depth != 1:
-            raise CertificateError(f"{path}:{number}: an assertion outside push and pop")
-        if line.startswith(("(define", "(reset", "(set-option")):
-            raise CertificateError(f"{path}:{number}: a command that no certificate has: {line.split()[0]}")
+    depth, wrong = 0, ""
+    for found in _FORM.finditer(text):
+        word = found.group()
+        depth += (word == "(push 1)") - (word == "(pop 1)")
+        if word == "(assert" and depth != 1:
+            wrong = "an assertion outside push and pop"
+        elif word in _NEVER:
+            wrong = f"a command that no certificate has: {text[found.start() :].split(maxsplit=1)[0]}"
+        if wrong:
+            line = text.count("\n", 0, found.start()) + 1
+            raise CertificateError(f"{path}:{line}: {wrong}")
 
 
 def answers_of(text: str) -> Iterator[str]:
@@ -94,10 +156,10 @@ def main(arguments: Sequence[str]) -> int:
     if not arguments:
         sys.stderr.write("checker: no certificate given; usage: python -m checker.certify FOLDER...\n")
         return EXIT_USAGE
-    total = 0
+    total, asked = 0, Asked()
     for folder in arguments:
         try:
-            count = check_folder(Path(folder))
+            count = check_folder(Path(folder), asked)
         except (CertificateError, ManifestError, UnreadableError) as error:
             sys.stderr.write(f"checker: {error}\n")
             return EXIT_MISMATCH if isinstance(error, CertificateError) else EXIT_USAGE

@@ -58,6 +58,8 @@ class Slice:
     system: System
     subject: Subject
     key: frozenset[str]
+    local: bool = False
+    """Whether it has more runs than the spec: only what is proved here says something."""
 
     @cached_property
     def interpreter(self) -> Interpreter:
@@ -122,11 +124,15 @@ class Slice:
         return find_lemmas(self.system, self.rich, wanted, Guide(known))
 
     def _guide(self, *, skip: bool) -> Guide:
+        if self.local:
+            return Guide()
         return Guide(self.subject.known(self.key, likely=skip), self.subject.shared.failed, skip)
 
     @cached_property
     def falling(self) -> Falls:
         """What can take a counter of this slice below 0, where no lemma forbids it."""
+        if self.local:
+            return falling(self.system)
         names = {v.name for v in self.system.spec.variables}
         return frozenset((a, v) for a, v in self.subject.falling if a in self.system.transitions and v in names)
 
@@ -147,6 +153,7 @@ class Subject:
     """Whether the random runs are of the whole spec, for all slices; else of each slice, where there is only one."""
     shared: Shared = field(default_factory=Shared)
     slices: dict[frozenset[str], Slice] = field(default_factory=dict)
+    locals: dict[frozenset[str], Slice] = field(default_factory=dict)
 
     @cached_property
     def spec(self) -> Spec:
@@ -185,6 +192,16 @@ class Subject:
         if key not in self.slices:
             self.slices[key] = Slice(System(spec, self.limits, self.tally), self, key)
         return self.slices[key]
+
+    def local(self, *terms: Term) -> Slice | None:
+        """The little of the spec in which these terms may be proved already; None where it would not be little."""
+        spec = self.cones.local(*terms)
+        if spec is None:
+            return None
+        key = frozenset(v.name for v in spec.variables) | {f"exact {unit}" for unit in spec.fair_units}
+        if key not in self.locals:
+            self.locals[key] = Slice(System(spec, self.limits, self.tally), self, key, local=True)
+        return self.locals[key]
 
     def known(self, key: frozenset[str], *, likely: bool) -> Known:
         """The lemmas of the largest slice so far that lies inside this one; all of them, or the likely ones."""

@@ -15,6 +15,7 @@ import z3
 from checker.decide.decided import Decided, Trail
 from checker.decide.known import known
 from checker.decide.liveness import liveness
+from checker.decide.local import locally
 from checker.decide.safety import safety
 from checker.hints import Hints
 from checker.kept.replay import Finds
@@ -120,7 +121,11 @@ def _guarded(decided: Decided) -> Decided:
 
 def _decide(subject: Subject, part: Part, trail: Trail) -> Decided:
     claim = part.claim
-    piece = subject.slice(*_terms(claim), steps=_steps(subject, claim))
+    steps = _steps(subject, claim)
+    proved = None if steps else locally(subject, part, trail)
+    if proved:
+        return proved
+    piece = subject.slice(*_terms(claim), steps=steps)
     try:
         found = known(subject, part, piece, trail)
         if found:

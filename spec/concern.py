@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spec.tla import Claim, Draft, Fairness, Variable
+from spec.draft import Draft
+from spec.tla import Claim, Fairness, Variable
 
 if TYPE_CHECKING:
     from spec.facts import Move

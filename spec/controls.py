@@ -11,9 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from spec.concern import Concern, Part, Rule
+from spec.draft import Draft
 from spec.steps import Flow
 from spec.terms import BoolTerm, conj, disj, implies, ite, neg
-from spec.tla import Draft, EachStep, LeadsTo, Sort, Variable
+from spec.tla import EachStep, LeadsTo, Sort, Variable
 
 if TYPE_CHECKING:
     from spec.facts_controls import Controls

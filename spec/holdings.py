@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from spec.concern import Concern, Part, Rule
+from spec.draft import Draft
 from spec.facts import LOOKUP_ENDS
 from spec.pages import CONSERVED
 from spec.terms import NatTerm, minus, nat, neg, total
-from spec.tla import Always, Draft, Sort, Variable
+from spec.tla import Always, Sort, Variable
 
 if TYPE_CHECKING:
     from spec.facts import Holding

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from spec.draft import Draft
 from spec.facts import LedgerFacts, Move
 from spec.terms import BoolTerm, NatTerm, conj, disj, ite, least, minus, nat, neg, total
-from spec.tla import Draft, Sort, Variable
+from spec.tla import Sort, Variable
 
 RETIRED = "retired"
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from spec.draft import Draft
 from spec.ledger import Ledger
 from spec.steps import Steps
 from spec.terms import BoolTerm, NatTerm, conj, ite, least, minus, nat, total
-from spec.tla import Draft
 
 
 class Lookups(Steps):

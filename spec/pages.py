@@ -7,8 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from spec.concern import Concern, Part, Rule
+from spec.draft import Draft
 from spec.terms import BoolTerm, NatTerm, conj, disj, least, minus, nat, neg
-from spec.tla import Always, Draft, Sort, Variable
+from spec.tla import Always, Sort, Variable
 
 if TYPE_CHECKING:
     from spec.facts import Accounts, Eviction

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from spec.concern import Concern, Part, Rule
+from spec.draft import Draft
 from spec.terms import BoolTerm, NatTerm, conj, disj, ite, least, nat, neg
-from spec.tla import Always, Draft, EachStep, Fairness, Sort, Variable
+from spec.tla import Always, EachStep, Fairness, Sort, Variable
 
 if TYPE_CHECKING:
     from spec.facts import Move, Peers, Waves

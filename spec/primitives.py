@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from spec.draft import Draft
 from spec.lookups import Lookups
 from spec.steps import Flow
 from spec.terms import BoolTerm, NatTerm, conj, disj, ite, least, minus, nat, neg, total
-from spec.tla import Draft
 
 
 class Primitives(Lookups):

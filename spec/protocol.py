@@ -10,13 +10,14 @@ from collections.abc import Iterable, Sequence
 
 from spec.concern import EVENT_LOOP, Rule
 from spec.concerns import concerns_of
+from spec.draft import Draft
 from spec.facts import ACTORS, LOOKUP_ENDS, Configuration, Move
 from spec.ledger import Ledger
 from spec.profile import Profile
 from spec.requests import MarkedRequest
 from spec.steps import Flow
 from spec.terms import NEXT, BoolTerm, conj, disj, ite, minus, nat, neg, total
-from spec.tla import Action, Draft, Fairness, Sort, Spec, Variable
+from spec.tla import Action, Fairness, Sort, Spec, Variable
 from spec.updates import Updates
 
 _HANDLED = ("scheduler", "trainer", "client", "tokenizer")

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from spec.draft import Draft
 from spec.terms import BoolTerm, NatTerm, conj, disj, ite, minus, nat, neg
-from spec.tla import Draft, Sort, Variable
+from spec.tla import Sort, Variable
 
 if TYPE_CHECKING:
     from spec.facts import RequestFacts

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from spec.concern import Concern
+from spec.draft import Draft
 from spec.terms import minus, total
-from spec.tla import Draft, Sort, Variable
+from spec.tla import Sort, Variable
 
 if TYPE_CHECKING:
     from spec.facts_controls import Resend

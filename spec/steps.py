@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 from spec.concern import Concern
+from spec.draft import Draft
 from spec.errors import SpecError
 from spec.facts import Configuration, Loop, Move, PauseMode
 from spec.ledger import RETIRED, Ledger
@@ -19,7 +20,7 @@ from spec.profile import Profile
 from spec.requests import MarkedRequest
 from spec.split import split
 from spec.terms import BoolTerm, NatTerm, conj, disj, ite, least, minus, nat, neg, total
-from spec.tla import Draft, Variable
+from spec.tla import Variable
 
 
 @dataclass

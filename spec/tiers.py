@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from spec.concern import Concern, Part
+from spec.draft import Draft
 from spec.terms import BoolTerm, NatTerm, conj, disj, implies, neg
-from spec.tla import Draft, EachStep, Sort, Variable
+from spec.tla import EachStep, Sort, Variable
 
 if TYPE_CHECKING:
     from spec.facts_controls import Tier

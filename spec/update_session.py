@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from spec.concern import EVENT_LOOP, Concern, Part, Rule
+from spec.draft import Draft
 from spec.terms import BoolTerm, disj, implies, neg
-from spec.tla import Draft, EachStep, Fairness, LeadsTo, Sort, Variable
+from spec.tla import EachStep, Fairness, LeadsTo, Sort, Variable
 
 if TYPE_CHECKING:
     from spec.facts_controls import UpdateSession

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from spec.concern import Rule
+from spec.draft import Draft
 from spec.primitives import Primitives
 from spec.terms import BoolTerm, conj, ite, neg, total
-from spec.tla import Draft, Fairness, Sort, Variable
+from spec.tla import Fairness, Sort, Variable
 
 UPDATE = "Update"
 _ASKED = ("pause", "requests", "one-shot")

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from spec.concern import Concern, Part, Rule
+from spec.draft import Draft
 from spec.pages import CONSERVED
 from spec.terms import BoolTerm, conj, disj, ite, nat, neg
-from spec.tla import Always, Draft, Fairness, Sort, Variable
+from spec.tla import Always, Fairness, Sort, Variable
 
 if TYPE_CHECKING:
     from spec.facts import LookupWait, Merge

@@ -50,7 +50,7 @@ def _by_induction(claim: Always | EachStep, breaks: Breaks, piece: Slice) -> Pro
             found = shortest(piece.walker, piece.rich.runs, breaks)
             if found:
                 return Refutation(Run(found), "random-run")
-        proof = _by_lemmas(claim, piece, lemmas)
+        proof = by_lemmas(claim, piece, lemmas)
         if proof:
             break
     return proof
@@ -65,7 +65,8 @@ def _without_lemmas(claim: Always | EachStep, piece: Slice) -> Proof | None:
     return prove_always(system, claim, [claim.holds]) if inductive(system, claim.holds, ()) else None
 
 
-def _by_lemmas(claim: Always | EachStep, piece: Slice, lemmas: Sequence[BoolTerm]) -> Proof | None:
+def by_lemmas(claim: Always | EachStep, piece: Slice, lemmas: Sequence[BoolTerm]) -> Proof | None:
+    """A proof by induction over these lemmas, or None."""
     system = piece.system
     if isinstance(claim, EachStep):
         return prove_each_step(system, claim, lemmas)

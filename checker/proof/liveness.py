@@ -15,7 +15,7 @@ import z3
 from checker.proof.obligations import Helpful, Proof, over_step
 from checker.proof.rank import Component, RankSearch, lexicographic
 from checker.proof.system import System, Transition
-from spec.terms import BoolTerm, conj, disj, implies, neg
+from spec.terms import BoolTerm, Term, conj, disj, implies, neg
 from spec.tla import Fairness, FinitelyOften, LeadsTo, Sort, Spec
 
 
@@ -126,7 +126,8 @@ def _partial_help(
 
     The first that stays able to.
     """
-    units = {u: names for u, names in units.items() if _holds(system, system.spec.enabled(u), state)}
+    values = {v.name: (v.now, _constant(state[v.name])) for v in system.spec.variables}
+    units = {u: names for u, names in units.items() if _holds(system, system.spec.enabled(u), values)}
     for literal in _literals_of(system.spec, state) if units else ():
         helps = [Helpful(unit, literal) for unit, names in units.items() if search.always_helps(names, literal)]
         kept = _persistent(system, search, helps)
@@ -141,11 +142,13 @@ def _partial_help(
     return []
 
 
-def _holds(system: System, term: BoolTerm, state: Mapping[str, int | bool]) -> bool:
-    values = [
-        (v.now, z3.BoolVal(x) if isinstance(x := state[v.name], bool) else z3.IntVal(x)) for v in system.spec.variables
-    ]
-    return bool(z3.is_true(z3.simplify(z3.substitute(term, *values))))
+def _holds(system: System, term: BoolTerm, values: Mapping[str, tuple[Term, Term]]) -> bool:
+    read = [values[name] for name in system.reads(term)]
+    return bool(z3.is_true(z3.simplify(z3.substitute(term, *read) if read else term)))
+
+
+def _constant(value: int | bool) -> Term:  # noqa: FBT001 - a flag's value
+    return z3.BoolVal(value) if isinstance(value, bool) else z3.IntVal(value)
 
 
 def _literals_of(spec: Spec, state: Mapping[str, int | bool]) -> Iterator[BoolTerm]:

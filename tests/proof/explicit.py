@@ -12,8 +12,9 @@ from proof_toys import NONE, STRONG, WEAK, Rule, counter, flag, toy
 
 from checker.confirm import over
 from checker.proof.interpreter import Interpreter, Value
+from spec.draft import Draft
 from spec.terms import BoolTerm, Term, conj, disj, ite, nat, neg
-from spec.tla import Always, Draft, EachStep, Fairness, LeadsTo, Spec
+from spec.tla import Always, EachStep, Fairness, LeadsTo, Spec
 
 FLAGS, COUNTERS = ("p", "q", "r"), ("x", "y")
 TOP = 2

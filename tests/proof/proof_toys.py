@@ -17,8 +17,9 @@ from checker.proof.system import Limits, System, Tally
 from checker.proof.unroll import Unrolling, reach_state
 from checker.subject import Subject
 from checker.workbench import decide_part
+from spec.draft import Draft
 from spec.properties import Part
-from spec.tla import Action, Claim, Draft, Fairness, LeadsTo, Sort, Spec, Variable
+from spec.tla import Action, Claim, Fairness, LeadsTo, Sort, Spec, Variable
 
 NONE, WEAK, STRONG = Fairness.NONE, Fairness.WEAK, Fairness.STRONG
 TRUE = z3.BoolVal(val=True)

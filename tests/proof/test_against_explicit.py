@@ -10,8 +10,9 @@ from explicit import Explicit, random_claims, random_spec
 from proof_toys import NONE, STRONG, TRUE, WEAK, Rule, assert_proved, decide, flag, sets, toy
 
 from checker.proof.system import Limits
+from spec.draft import Draft
 from spec.terms import neg
-from spec.tla import Always, Draft, EachStep, Fairness, LeadsTo
+from spec.tla import Always, EachStep, Fairness, LeadsTo
 
 LIMITS = Limits(walks=4, walk_length=30, spacer_milliseconds=500)
 BATCHES, EACH = 6, 6

@@ -19,9 +19,10 @@ from checker.proof.refute import stuck_region
 from checker.proof.safety import prove_each_step
 from checker.proof.system import System, Tally
 from checker.workbench import Workbench
+from spec.draft import Draft
 from spec.profile import Configuration, load_profile
 from spec.properties import catalogue
-from spec.tla import Always, Claim, Draft, EachStep, LeadsTo, Spec
+from spec.tla import Always, Claim, EachStep, LeadsTo, Spec
 
 X, DONE, OPEN = counter("x"), flag("done"), flag("open")
 FALLS = LeadsTo(X.now > 0, X.now == 0)

@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
+import checker.certify
+from checker.certify import Asked, CertificateError
 from checker.verify import Request, verify
 from spec.profile import load_profile
 
@@ -219,6 +221,49 @@ def test_manifest_with_an_empty_claim(folder: Path) -> None:
     rewrite(folder, data)
     code, _, err = certify(folder)
     assert (code, err) == (4, f"checker: {folder}: a certificate without obligations proves nothing\n")
+
+
+SCRIPT = "(set-logic QF_LIA)\n(declare-const a {sort})\n{blocks}"
+NEVER = "; 1: never\n(push 1)\n(assert (and (= a {one}) (= a {two})))\n(check-sat)\n(pop 1)\n"
+INT, BOOL = {"one": "1", "two": "2"}, {"one": "true", "two": "false"}
+
+
+def asked_of(asked: Asked, blocks: str, sort: str = "Int") -> list[str]:
+    return list(asked.answers(SCRIPT.format(sort=sort, blocks=blocks)))
+
+
+def test_the_same_obligation_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[str] = []
+    original = checker.certify.answers_of
+    monkeypatch.setattr(checker.certify, "answers_of", lambda text: (sent.append(text), original(text))[1])
+    asked = Asked()
+    assert asked_of(asked, 2 * NEVER.format(**INT)) == ["unsat", "unsat"]
+    assert asked_of(asked, 3 * NEVER.format(**INT)) == ["unsat", "unsat", "unsat"]
+    assert [text.count("(check-sat)") for text in sent] == [2, 0]
+    assert len(asked) == 1
+
+
+def test_what_is_satisfiable_is_asked_each_time() -> None:
+    asked, open_ = Asked(), NEVER.format(one="1", two="1")
+    assert asked_of(asked, open_) == ["sat"]
+    assert asked_of(asked, NEVER.format(**INT) + open_) == ["unsat", "sat"]
+    assert len(asked) == 1
+
+
+def test_the_same_words_over_other_sorts_are_asked_anew() -> None:
+    asked, same_words = Asked(), "(push 1)\n(assert (and b (= a a) (not (= a a))))\n(check-sat)\n(pop 1)\n"
+    assert asked_of(asked, "(declare-const b Bool)\n" + same_words) == ["unsat"]
+    assert asked_of(asked, NEVER.format(**BOOL), "Bool") == ["unsat"]
+    assert len(asked) == 1
+    with pytest.raises(CertificateError, match="cannot read the script"):
+        asked_of(asked, "(declare-const b Int)\n" + same_words, "Bool")
+
+
+@pytest.mark.parametrize("more", ["(check-sat)", "(declare-const b Int)", "(assert (= a 3))"])
+def test_what_has_not_the_form_of_an_obligation_is_never_taken_for_one(more: str) -> None:
+    asked = Asked()
+    assert set(asked_of(asked, NEVER.format(**INT).replace("(check-sat)", f"{more}\n(check-sat)"))) == {"unsat"}
+    assert len(asked) == 0
 
 
 def test_one_bad_certificate_among_good_ones(written: Path, folder: Path) -> None:

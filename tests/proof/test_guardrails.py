@@ -10,8 +10,9 @@ from proof_toys import NONE, STRONG, TRUE, WEAK, Rule, adds, assert_proved, coun
 from checker.proof.guardrails import dead_actions, unneeded_fairness, vacuous
 from checker.proof.system import System
 from spec.cone import Cones
+from spec.draft import Draft
 from spec.terms import conj, implies, neg
-from spec.tla import Always, Draft, EachStep, FinitelyOften, LeadsTo, Spec
+from spec.tla import Always, EachStep, FinitelyOften, LeadsTo, Spec
 
 if TYPE_CHECKING:
     from proof_desk import Desk

@@ -28,8 +28,9 @@ from checker.proof.rank import Component
 from checker.proof.refute import refute_by_lasso
 from checker.proof.system import Limits, System, UndecidedError
 from checker.proof.unroll import Unrolling
+from spec.draft import Draft
 from spec.terms import conj, disj, ite, nat, neg
-from spec.tla import Draft, Fairness, LeadsTo, Spec
+from spec.tla import Fairness, LeadsTo, Spec
 
 DONE, OPEN, SEEN = flag("done"), flag("open"), flag("seen")
 X, Y = counter("x"), counter("y")

@@ -9,8 +9,9 @@ from checker.proof.lemmas import Samples, find_lemmas, spacer_invariant
 from checker.proof.obligations import Proof
 from checker.proof.safety import prove_always, prove_by_spacer
 from checker.proof.system import Limits, System
+from spec.draft import Draft
 from spec.terms import neg
-from spec.tla import Always, Draft, EachStep, Spec
+from spec.tla import Always, EachStep, Spec
 
 LOST = flag("lost")
 X, Y, Z = counter("x"), counter("y"), counter("z")

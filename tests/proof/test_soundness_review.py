@@ -14,11 +14,12 @@ from checker.proof.system import System, check_naturals
 from checker.proof.unroll import Unrolling
 from checker.workbench import Workbench
 from spec.cone import Cones
+from spec.draft import Draft
 from spec.errors import SpecError
 from spec.profile import load_profile
 from spec.properties import catalogue
 from spec.terms import conj, disj, implies, ite, nat, neg
-from spec.tla import Draft, EachStep, FinitelyOften, LeadsTo, Spec
+from spec.tla import EachStep, FinitelyOften, LeadsTo, Spec
 
 F, B, Y = flag("f"), flag("b"), flag("y")
 X = counter("x")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import z3
 
+from spec.draft import Draft
 from spec.interned import Interned
 from spec.terms import Renaming, conj, disj, free_names, implies, ite, nat, neg, same
-from spec.tla import Draft, Sort, Variable
+from spec.tla import Sort, Variable
 
 A, B, C = z3.Bools("a b c")
 X, Y = z3.Ints("x y")

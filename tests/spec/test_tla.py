@@ -4,9 +4,10 @@ import pytest
 import z3
 
 from spec.cone import Cones
+from spec.draft import Draft
 from spec.errors import SpecError
 from spec.terms import conj, neg
-from spec.tla import Draft, Fairness, Sort, Spec, Variable, stuttering
+from spec.tla import Fairness, Sort, Spec, Variable, stuttering
 
 X, Y = Variable("x", Sort.NAT), Variable("y", Sort.NAT)
 FLAG = Variable("flag", Sort.BOOL)
@@ -128,3 +129,11 @@ def test_without_fairness_drops_one_assumption():
     spec = Spec("toy", (X, Y, FLAG), {"x": 0, "y": 0, "flag": False}, (finish(d, Fairness.WEAK),))
     assert list(spec.fair_units) == ["One"]
     assert not spec.without_fairness("One").fair_units
+
+
+def test_two_actions_of_one_name_are_an_error():
+    d = draft("Step")
+    d.x += 1
+    action = finish(d)
+    with pytest.raises(SpecError, match="two actions are named 'Step'"):
+        Spec("twice", (X, Y, FLAG), {"x": 0, "y": 0, "flag": False}, (action, action))
