@@ -16,6 +16,8 @@ _SENTENCES: Mapping[str, str] = {
     "RunningPass": "one running pass of the loop",
     "PausedPass": "one paused pass of the loop",
     "ChainedPass": "one pass of the loop that chains a decode to the last: it neither reaps nor schedules",
+    "OthersPass": "one turn of a micro-batch in which nobody runs, while those of another do",
+    "WaitingPass": "one turn that launches nothing: a pause waits until no micro-batch is under way",
     "AbortAgain": "the pause aborts again what is still queued",
     "FlushGranted": "flush_cache is granted: the caches are reset",
     "FlushRefused": "flush_cache is refused: the gate is closed",

@@ -8,6 +8,7 @@ changed, dropped, repeated or moved without being noticed. What is left out of a
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import msgspec
@@ -103,6 +104,9 @@ class TraceHeader(Origin, frozen=True, forbid_unknown_fields=True, tag="trace", 
     """State variables that this engine could not be asked for; they are 0 in every line."""
     counted: tuple[str, ...] = ()
     """Ledgers that lines count besides those that every engine with HiCache has: those of a PD worker."""
+    sizes: Mapping[str, int] = {}
+    """`attention`: ranks that count together what has landed; `stages` and `micro_batches` of the pipeline. Empty in
+    traces that are older."""
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag="step", tag_field="kind"):

@@ -98,6 +98,8 @@ def _of_loops(profile: Profile) -> Iterator[tuple[tuple[str, ...], str]]:
             yield ("loops", name, "micro_batches"), "needs result_queue: each has a result of its own in flight"
         if loop.micro_batches and (profile.peers or profile.accounts):
             yield ("loops", name, "micro_batches"), "is not modelled beside peers or accounts"
+        if loop.pause_waits and not (loop.micro_batches and loop.honours_pause):
+            yield ("loops", name, "pause_waits"), "needs micro_batches and honours_pause: what it waits for is theirs"
         order = [step for step in loop.running if step in {"launch", "process"}]
         if loop.skips_finishing and not (loop.result_queue and order == ["launch", "process"]):
             needs = "result_queue, and a running pass that launches and then processes: what it skips for is queued"

@@ -27,6 +27,9 @@ class Loop:
     micro_batches: bool = False
     """Whether several take turns, each with requests and a result of its own: the pause handler sees the one whose turn
     it is, which has no result in flight, and neither processes nor takes back what is of the others."""
+    pause_waits: bool = False
+    """Of a loop with micro-batches: whether none is launched from the moment a pause has come, and the pause is handled
+    once none is under way any more, and takes back the requests of all."""
 
 
 @dataclass(frozen=True)

@@ -129,8 +129,10 @@ class Primitives(Lookups):
         return total(nat(0), *(s[ledger.counter(move.from_)] for ledger, move in moves))
 
     def launch(self, s: Draft, flow: Flow) -> None:
-        """`run_batch`: a forward starts if any request runs."""
-        batch = s.running > 0
+        """`run_batch`: a forward starts if any request runs, of several micro-batches in the one whose turn it is."""
+        batch = self.runs(s)
+        if flow.others:
+            batch = disj() if flow.admitted is None else flow.admitted
         if self.loop.skips_finishing:
             flow.skipped = self.all_finish(s, flow)
             batch = conj(batch, neg(flow.skipped))
@@ -138,8 +140,9 @@ class Primitives(Lookups):
             for move in load_back.moves_by("launch"):
                 self.submit(s, load_back, load_back.move_all(s, move))
         s.forwards = ite(batch, s.forwards + 1, s.forwards)
-        s.last_batch = batch
-        s.watched = batch
+        # Of several micro-batches that whose result is processed now is the last one still.
+        s.last_batch = disj(batch, s.result_pending) if self.loop.micro_batches else batch
+        s.watched = s.last_batch
         if self.loop.result_queue:
             flow.result = s.result_pending
             s.result_pending = batch
@@ -148,6 +151,19 @@ class Primitives(Lookups):
             flow.result, flow.batch = batch, s.running
         for concern in self.concerns:
             concern.launched(s)
+
+    def runs(self, s: Draft) -> BoolTerm:
+        """Somebody runs, of several micro-batches even one whose result is in flight: a prefill may have chunks."""
+        return s.running > 0
+
+    def let_end(self, s: Draft) -> None:
+        """Nothing is launched in this turn, since a pause has come (`pause_waits`): what was launched before ends."""
+        flow = Flow(result=s.result_pending, batch=s.running)
+        s.last_batch = s.result_pending
+        s.watched = s.last_batch
+        s.result_pending = False
+        s.forward_busy = False
+        self.process(s, flow)
 
     def all_finish(self, s: Draft, flow: Flow) -> BoolTerm:
         """`_reqs_finishing_inflight`: all that run end, by length, with the result that waits; none was admitted."""
@@ -234,7 +250,7 @@ class Primitives(Lookups):
 
         All that run; of several micro-batches those of one, and a result in flight is of another, with its requests.
         """
-        if not self.loop.micro_batches:
+        if not self.loop.micro_batches or self.loop.pause_waits:
             return s.running, s.mine_running if self.mine else conj()
         others = ite(s.result_pending, nat(1), nat(0))
         every = s.choose(
@@ -249,7 +265,7 @@ class Primitives(Lookups):
 
     def leaves_running(self, s: Draft, every: NatTerm) -> None:
         """Those that were taken back run no more; with nobody left, no batch was the last one, and no result waits."""
-        micro = self.loop.micro_batches
+        micro = self.loop.micro_batches and not self.loop.pause_waits
         s.running = s.running - every if micro else 0
         flags = ["stale_running", "last_batch", "watched"]
         if self.loop.result_queue:

@@ -103,13 +103,7 @@ class Protocol(Updates):
         yield Rule("ArriveLate", "client", ingest, self.ArriveLate)
         yield Rule("Pause", "trainer", self.mode.source, self.Pause)
         yield Rule("Continue", "trainer", "srt/managers/scheduler.py:continue_generation", self.Continue, help=True)
-        # The loop goes round, paused or not: a trainer that pauses and continues for ever does not stop it.
-        yield Rule("RunningPass", "scheduler", self.loop.source, self.RunningPass, weak, EVENT_LOOP)
-        if self.loop.chains:
-            # Not fair: a chain ends, since each request has a last token, and then the other pass is what comes next.
-            yield Rule("ChainedPass", "scheduler", self.loop.source, self.ChainedPass)
-        if (self.mode.sets_flag or self.stopped(self.now)) and self.loop.honours_pause:
-            yield Rule("PausedPass", "scheduler", self.loop.source, self.PausedPass, weak, EVENT_LOOP)
+        yield from self._pass_rules()
         if "abort_all" in self.mode.steps:
             yield Rule("AbortAgain", "tokenizer", self.mode.source, self.AbortAgain, weak)
         yield Rule("FlushGranted", "trainer", f.flush.source, self.FlushGranted)
@@ -129,6 +123,22 @@ class Protocol(Updates):
         yield from self._request_rules()
         for concern in self.concerns:
             yield from concern.rules()
+
+    def _pass_rules(self) -> Iterable[Rule]:
+        weak = Fairness.WEAK
+        # The loop goes round, paused or not: a trainer that pauses and continues for ever does not stop it.
+        yield Rule("RunningPass", "scheduler", self.loop.source, self.RunningPass, weak, EVENT_LOOP)
+        if self.loop.chains:
+            # Not fair: a chain ends, since each request has a last token, and then the other pass is what comes next.
+            yield Rule("ChainedPass", "scheduler", self.loop.source, self.ChainedPass)
+        if self.loop.micro_batches:
+            # Not fair: the turn of those that run comes.
+            yield Rule("OthersPass", "scheduler", self.loop.source, self.OthersPass)
+        if self.loop.pause_waits:
+            # Not fair: nobody has to pause.
+            yield Rule("WaitingPass", "scheduler", self.loop.source, self.WaitingPass)
+        if (self.mode.sets_flag or self.stopped(self.now)) and self.loop.honours_pause:
+            yield Rule("PausedPass", "scheduler", self.loop.source, self.PausedPass, weak, EVENT_LOOP)
 
     def _request_rules(self) -> Iterable[Rule]:
         weak = Fairness.WEAK
@@ -171,6 +181,8 @@ class Protocol(Updates):
     def Pause(self, s: Draft) -> None:
         """`pause_generation` of this mode; some requests are still between the tokenizer's gate and the scheduler."""
         s.when(neg(s.gate_closed), *self.allowed(s, "pause"))
+        if self.loop.pause_waits and self.mode.sets_flag:
+            s.when(neg(s.last_batch), neg(s.result_pending))
         s.late += s.choose("late", meaning="requests past the tokenizer's gate")
         s.gate_closed = True
         s.paused = self.mode.sets_flag
@@ -222,6 +234,20 @@ class Protocol(Updates):
         s.when(s.result_pending, s.running > 0, s.waiting == 0, *([neg(self.mine.ends(s))] if self.mine else []))
         self.chain(s)
 
+    def OthersPass(self, s: Draft) -> None:
+        """A turn of a micro-batch in which nobody runs yet, while others' result is in flight, or after a pause."""
+        if self.loop.honours_pause:
+            s.when(neg(disj(s.paused, *self.stopped(s))))
+        s.when(s.running > 0, disj(s.result_pending, *([neg(s.last_batch)] if self.loop.pause_waits else [])))
+        self.run_pass(s, self.loop.running, others=True)
+
+    def WaitingPass(self, s: Draft) -> None:
+        """A pause has come and waits until no micro-batch is under way: this turn launches none."""
+        s.when(neg(disj(s.paused, *self.stopped(s))), s.last_batch)
+        for concern in self.concerns:
+            concern.pass_begins(s, ())
+        self.let_end(s)
+
     def PausedPass(self, s: Draft) -> None:
         """One pass of the loop, paused: what stands before its `continue`."""
         s.when(disj(s.paused, *self.stopped(s)))
@@ -231,13 +257,13 @@ class Protocol(Updates):
         """What stops the loop besides the pause."""
         return [part for concern in self.concerns for part in concern.stops_loop(s)]
 
-    def run_pass(self, s: Draft, steps: Sequence[str]) -> None:
-        """The steps of one pass, in order."""
+    def run_pass(self, s: Draft, steps: Sequence[str], *, others: bool = False) -> None:
+        """The steps of one pass, in order; `others` as in Flow."""
         for concern in self.concerns:
             concern.pass_begins(s, steps)
         # A loop that reads the queued result before it launches.
         first = self.loop.result_queue and "process" in steps and "launch" in steps[steps.index("process") :]
-        flow = Flow(result=s.result_pending, batch=s.running) if first else Flow()
+        flow = Flow(result=s.result_pending, batch=s.running) if first else Flow(others=others)
         for step in steps:
             self.primitive(step, s, flow)
 

@@ -35,6 +35,8 @@ class Flow:
     """Whether this pass has admitted a request; None before it schedules."""
     skipped: BoolTerm | None = None
     """Whether nothing was launched since all that run end with the result that waits; None where no loop asks."""
+    others: bool = False
+    """Whether all that run are of other micro-batches than the one whose turn it is."""
 
 
 class Steps(ABC):

@@ -20,7 +20,7 @@ from spec.tla import Sort, Spec, Variable
 
 _IF = " if "
 # How many tiers of templates are of one variable, or one while the followed entry is somewhere: no sums.
-_SINGLE = 4
+_SINGLE = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,7 @@ def templates(spec: Spec) -> Iterator[list[Component]]:
     """Candidate components by tiers: what follows one entry or request, all counters and flags, sums, differences.
 
     Before the sums come those that count what others wait for and use up: whether a counter is 0, also only while the
-    followed entry is in one of its stages.
+    followed entry is in one of its stages; and then whether a flag is not set while what is followed is somewhere.
     """
     single = []
     for variable in sorted(spec.variables, key=lambda v: not v.ghost):
@@ -110,6 +110,8 @@ def templates(spec: Spec) -> Iterator[list[Component]]:
     followed = [v for v in spec.variables if v.sort is Sort.BOOL and v.ghost]
     yield zeros
     yield [_where(flag, zero) for flag in followed for zero in zeros]
+    unset = [_single(v, negated=True) for v in spec.variables if v.sort is Sort.BOOL and not v.ghost]
+    yield [_where(flag, one) for flag in followed for one in unset]
     yield [_sum((1, a), (1, b)) for a, b in combinations(single, 2) if a.names != b.names]
     counters = [c for c in single if z3.is_const(c.term)]
     scaled = ((1, -1), (-1, 1), (2, 1), (1, 2))

@@ -17,7 +17,8 @@ from functools import cached_property
 
 import z3
 
-from checker.replay.differences import IDLES, LANDS, LOST
+from checker.replay.differences import CHUNKS, IDLES, LANDS, LOST, WAITS
+from checker.replay.variants import protocol_with
 from checker.translate import to_python
 from engine_hooks.trace import STATE_FIELDS
 from spec.errors import QuiesceError
@@ -39,7 +40,7 @@ followed. `late` is chosen at each pause without a bound, so that it never holds
 NOTHING = ""
 """Stands for an action that changes no variable of a trace."""
 _ACTIONS: Mapping[tuple[str, str], Sequence[str]] = {
-    ("pass", ""): ("RunningPass", "PausedPass"),
+    ("pass", ""): ("RunningPass", "PausedPass", "OthersPass", "WaitingPass"),
     ("arrive", ""): ("Arrive", "ArriveLate"),
     # Work that runs is only marked: it ends with its next result.
     ("abort", ""): (NOTHING, "AbortMine", "AbortAgain"),
@@ -109,7 +110,7 @@ class Relations:
         self.allowed = allowed
         self._specs: dict[str, Spec] = {}
         for mode in profile.configuration.mode:
-            self._specs[mode] = Protocol(profile, Configuration(loop, mode, storage)).spec()
+            self._specs[mode] = self._spec(mode)
         first = self._specs[profile.configuration.mode[0]]
         if any(action.name == "UpdateAsked" for action in first.actions):
             raise UnsupportedError(
@@ -125,6 +126,9 @@ class Relations:
     def _followed(self) -> Spec:
         configuration = Configuration(self.loop, self.profile.configuration.mode[0], self.storage)
         return Protocol(self.profile, configuration, follow_request=True).spec()
+
+    def _spec(self, mode: str, differences: frozenset[str] = frozenset()) -> Spec:
+        return protocol_with(differences)(self.profile, Configuration(self.loop, mode, self.storage)).spec()
 
     @property
     def actions(self) -> tuple[str, ...]:
@@ -159,19 +163,25 @@ class Relations:
             if key not in known:
                 known.add(key)
                 yield self._alternative(home, mode, name)
-                for difference in self._differing(name):
-                    yield self._alternative(home, mode, name, frozenset((difference,)))
+                for found in self._differing(name):
+                    differing = self._spec(mode, found) if found & {WAITS, CHUNKS} else home
+                    yield self._alternative(differing, mode, name, found)
 
-    def _differing(self, name: str) -> Iterator[str]:
-        """The known differences that are let pass and that an action can show."""
-        if name == "RunningPass" and LOST in self.allowed and "prefix_lost" in self.variables:
-            yield LOST
-        if name == "RunningPass" and IDLES in self.allowed:
-            yield IDLES
+    def _differing(self, name: str) -> Iterator[frozenset[str]]:
+        """The known differences that are let pass and that an action can show, each alone, or two that go together."""
         loop = self.profile.loops[self.loop]
-        steps = {"RunningPass": loop.running, "PausedPass": loop.paused}.get(name, ())
-        if LANDS in self.allowed and any(split(step)[0] == "reap" for step in steps):
-            yield LANDS
+        runs = name in {"RunningPass", "OthersPass"}
+        if runs and LOST in self.allowed and "prefix_lost" in self.variables:
+            yield frozenset((LOST,))
+        if runs and IDLES in self.allowed:
+            yield frozenset((IDLES,))
+        steps = loop.running if runs else loop.paused if name == "PausedPass" else ()
+        if any(split(step)[0] == "reap" for step in steps):
+            yield from (frozenset((one,)) for one in (WAITS, LANDS) if one in self.allowed)
+        if runs and CHUNKS in self.allowed and loop.micro_batches:
+            yield frozenset((CHUNKS,))
+            if WAITS in self.allowed:
+                yield frozenset((CHUNKS, WAITS))
 
     def _alternative(self, spec: Spec, mode: str, name: str, differences: frozenset[str] = frozenset()) -> Alternative:
         moves = self._moves(spec)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from checker.digest import spec_digest
+from checker.replay.differences import of_ranks
 from checker.replay.explain import explain
 from checker.replay.judge import Carried, Judge, UndecidedError
 from checker.replay.reading import Place, Reading, Trace
@@ -20,6 +21,8 @@ from spec.profile import Profile
 
 _MOST_STATES = 100_000
 _FIRST = TraceState()
+_TURNS = 2
+"""Micro-batches of a pipeline whose result is processed in the turn after."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Judges:
         """`load` gives the profile of a trace, with its remedies; `allowed`: the known differences let pass."""
         self._load = load
         self._allowed = allowed
-        self._judges: dict[tuple[str, str, str], Judge] = {}
+        self._judges: dict[tuple[str, str, str, frozenset[str]], Judge] = {}
 
     @property
     def all(self) -> Iterable[Judge]:
@@ -56,9 +59,11 @@ class Judges:
         if header.storage not in profile.configuration.storage:
             known = ", ".join(profile.configuration.storage)
             raise UnsupportedError(f"profile {profile.name} says nothing of storage {header.storage!r}; it has {known}")
-        key = (spec_digest(profile), header.loop, header.storage)
+        _check_turns(header, profile)
+        allowed = self._allowed | of_ranks(header)
+        key = (spec_digest(profile), header.loop, header.storage, allowed)
         if fresh or key not in self._judges:
-            relations = Relations(profile, header.loop, header.storage, self._allowed)
+            relations = Relations(profile, header.loop, header.storage, allowed)
             self._judges[key] = Judge(relations, telling=fresh)
         variables = self._judges[key].relations.variables
         if unknown := [name for name in header.unobserved if name in variables]:
@@ -74,6 +79,17 @@ class Judges:
     def digest(self, header: TraceHeader) -> str:
         """Of the spec without remedies, since that of the hooks is of it too."""
         return spec_digest(self._load(msgspec.structs.replace(header, remedies=())))
+
+
+def _check_turns(header: TraceHeader, profile: Profile) -> None:
+    """Raises UnsupportedError for a pipeline whose micro-batches are not those of the spec."""
+    turns = header.sizes.get("micro_batches", 1)
+    if not header.sizes and header.loop.endswith("pp"):
+        raise UnsupportedError("the trace was recorded without its micro-batches; record it with this version")
+    known = _TURNS if profile.loops[header.loop].micro_batches else 1
+    if turns not in {1, known}:
+        said = f"profile {profile.name} models {known} in {header.loop}"
+        raise UnsupportedError(f"a pipeline of {turns} micro-batches; {said}")
 
 
 @dataclass

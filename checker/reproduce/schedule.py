@@ -182,6 +182,7 @@ _PLAIN: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "ArriveLate": ("late_arrives", {}),
     "Continue": ("continue_", {}),
     "RunningPass": ("run_pass", {}),
+    "OthersPass": ("run_pass", {}),
     "PausedPass": ("run_pass", {}),
     "FlushGranted": ("flush", {"granted": True}),
     "FlushRefused": ("flush", {"granted": False}),
@@ -226,7 +227,7 @@ def _outcome(steps: Sequence[TraceStep], admitted: int, loop: str) -> TraceStep 
     """The step that processes the result of the batch which the pass `admitted` launched."""
     if loop not in _RESULT_COMES_LATER:
         return steps[admitted]
-    after = [s for s in steps[admitted + 1 :] if s.action in ("RunningPass", "Pause")]
+    after = [s for s in steps[admitted + 1 :] if s.action in ("RunningPass", "OthersPass", "Pause")]
     return after[0] if after else None
 
 

@@ -216,7 +216,7 @@ class _Starter:
         if lineage is not None:
             _or_lost(monitor, "lineage", lambda: lineage.begin(session, parallel.pp_size))
         if self.settings.trace_dir is not None:
-            of = Traced(scheduler, self._identity(monitor.options), sources.storage(), sources.lookups)
+            of = Traced(scheduler, self._identity(monitor.options), sources.storage(), sources.lookups, parallel)
             session.trace = traced(self.settings.trace_dir, of, sources.reader, monitor)
         board.tick(force=True)
         logger.info("quiesce: watching %s, loop %s, remedies: %s", rank, loop, ", ".join(remedies) or "none")

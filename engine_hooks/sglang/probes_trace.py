@@ -18,7 +18,7 @@ from engine_hooks.tracer import Tracer
 from engine_hooks.tracer_writer import TraceWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from engine_hooks.monitor import Monitor
@@ -56,8 +56,14 @@ class TraceReader:
         self._flush_wanted = flush_wanted
         self._seen = Observation()
         self._peer = PeerReader(scheduler)
+        self._forwards, self._launched = scheduler.forward_ct, False
         self.recorded_idle = False
         self.read()
+
+    def passed(self) -> None:
+        """A pass has ended: of a pipeline the turn of one micro-batch, whose result the next turn processes."""
+        forwards = self._scheduler.forward_ct
+        self._launched, self._forwards = forwards != self._forwards, forwards
 
     @property
     def counted(self) -> tuple[str, ...]:
@@ -74,6 +80,10 @@ class TraceReader:
         values["running"] = unfinished(_admitted(scheduler), _sent(scheduler))
         values["prefetch_retry"] = _retries(scheduler)
         values["lookups"] = self._lookups()
+        turns = getattr(scheduler, "mbs", None)  # a pipeline makes them as its loop begins
+        if turns is not None:
+            values["last_batch"] = any(batch is not None and not batch.is_empty() for batch in turns)
+            values["result_pending"] = self._launched
         with_peer = self._peer.read()
         values |= with_peer | {"waiting": seen.waiting + with_peer.get("waiting", 0)}
         return tuple(values[name] for name in STATE_FIELDS)
@@ -97,6 +107,9 @@ def _admitted(scheduler: Engine) -> Iterator[Engine]:
         yield from batch.reqs
     if scheduler.chunked_req is not None:
         yield scheduler.chunked_req
+    for name in ("running_mbs", "mbs", "last_mbs"):
+        for batch in getattr(scheduler, name, ()):
+            yield from () if batch is None else batch.reqs
 
 
 def _sent(scheduler: Engine) -> Iterable[Engine]:
@@ -121,6 +134,7 @@ class Tracing:
 
     def ingesting(self) -> None:
         """Before `Scheduler.ingest_requests`: what the pass before it did is done."""
+        self.reader.passed()
         self.tracer.did("pass" if self._started else "start")
         self._started = self._ingesting = True
 
@@ -167,6 +181,16 @@ class Traced:
     """Kind of the storage tier."""
     lookups: Callable[[], int]
     """Storage lookups issued so far."""
+    parallel: Engine
+    """The engine's `get_parallel()`."""
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """See TraceHeader."""
+        parallel, stages = self.parallel, int(self.parallel.pp_size)
+        turns = stages + int(parallel.pp_async_batch_depth) if stages > 1 else 1  # `init_pp_loop_state`
+        attention = int(parallel.attn_tp_size * parallel.attn_cp_size)
+        return {"attention": attention, "stages": stages, "micro_batches": turns}
 
 
 def traced(folder: Path, of: Traced, reader: StateReader | None, monitor: Monitor) -> Tracing | None:
@@ -183,7 +207,7 @@ def traced(folder: Path, of: Traced, reader: StateReader | None, monitor: Monito
     )  # fmt: skip
     try:
         state = TraceReader(of.scheduler, reader, of.lookups, lambda: monitor.flush_wanted)
-        header = msgspec.structs.replace(header, counted=state.counted)
+        header = msgspec.structs.replace(header, counted=state.counted, sizes=of.sizes)
         tracer = Tracer(state.read, TraceWriter(folder, str(own.rank), header), note=lambda: state.unmodelled)
     except (AttributeError, RuntimeError) as error:
         logger.warning("quiesce: no trace: %s: %s", type(error).__name__, error)

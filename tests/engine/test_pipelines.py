@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from harness import WAIT_SECONDS, Engine, Models, prompt, wait_until
 
+from checker.replay.align import alignments
+from checker.replay.differences import CHUNKS
+from checker.replay.reading import Reading, traces
+from checker.replay.results import ACCEPTED
+from checker.replay.run import Judges, replay
 from engine_hooks.sglang.testbed.server import Server, ServerOptions
+from engine_hooks.trace import Step
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "replay"))
+
+from record_traces import finish
+from replay_traces import load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,12 +46,17 @@ LONG = prompt(1800, 13)
 def engine(
     request: pytest.FixtureRequest, models: Models, warm: Warm, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Engine]:
+    folder = tmp_path_factory.mktemp(request.param)
     options = ServerOptions(
         models.old,
-        tmp_path_factory.mktemp(request.param),
+        folder,
         ranks=2,
         arguments={"enable_metrics": True, "pp_size": 2, "chunked_prefill_size": CHUNK},
-        environment={"QUIESCE": "observe", "QUIESCE_REMEDIES": KINDS[request.param]},
+        environment={
+            "QUIESCE": "observe",
+            "QUIESCE_REMEDIES": KINDS[request.param],
+            "QUIESCE_TRACE": str(folder / "trace"),
+        },
         start_seconds=480,
         warm=warm,
     )
@@ -103,3 +121,31 @@ def test_a_retract_in_the_middle_of_a_prefill(engine: Engine) -> None:
             shifted += 1
             break
     assert shifted == (0 if repairs else 1)
+
+
+def test_the_spec_allows_what_each_stage_did(engine: Engine) -> None:
+    """The last test of an engine, which ends with it: what it did in all tests.
+
+    As it is, up to the retract of a prefill whose chunk is in flight: it is queued, and yet goes on (fault 6).
+    """
+    assert engine.metrics().value("quiesce_trace_events_dropped_total") == 0
+    repairs = repaired(engine)
+    finish(engine.server)
+    found = traces([engine.server.options.folder / "trace"])
+    judges = Judges(load, frozenset((CHUNKS,)))
+    for trace in found:
+        one = replay(trace, judges)
+        assert (one.reason, one.ended) == ("", True)
+        assert one.differences[CHUNKS]
+        if repairs:
+            assert one.verdict == ACCEPTED
+            continue
+        wrong = one.divergence
+        assert wrong is not None
+        assert (wrong.did, wrong.before["result_pending"], wrong.before.get("waiting", 0)) == ("pause retract", 1, 0)
+        assert (wrong.after["running"], wrong.after["waiting"]) == (1, 1)
+        pauses = [line for line in Reading(trace) if isinstance(line, Step) and line.do == "pause"]
+        assert [line.how for line in pauses[:2]] == ["in_place", "retract"]
+        assert wrong.step > pauses[1].n
+    (alignment,) = alignments(found)
+    assert (alignment.verdict, len(alignment.ranks)) == (ACCEPTED, 2)

@@ -37,9 +37,9 @@ def test_with_none_in_flight_all_may_be_of_one() -> None:
     assert after_a_pause(pending=False) == {(2, 0, False, True), (1, 1, False, True), (0, 2, False, False)}
 
 
-@pytest.mark.parametrize(("one_only", "verdict"), [(True, "refuted"), (False, "proved")])
-def test_a_flag_alone_is_not_enough(one_only: bool, verdict: str) -> None:  # noqa: FBT001 - two of one kind
+@pytest.mark.parametrize(("waits", "verdict"), [(False, "refuted"), (True, "proved")])
+def test_a_flag_alone_is_not_enough(waits: bool, verdict: str) -> None:  # noqa: FBT001 - two of one kind
     """Who stops the loop and takes back one micro-batch leaves the others, whose requests keep the gate closed."""
-    profile = PROFILE.with_difference({"loops": {"pp": HONOURS | {"micro_batches": one_only}}})
+    profile = PROFILE.with_difference({"loops": {"pp": HONOURS | {"pause_waits": waits}}})
     found = Workbench(profile, profile.place(PLACE)).decide(catalogue()["paused-flush-succeeds"])
     assert found[-1].verdict.value == verdict

@@ -36,6 +36,7 @@ PLACES: dict[str, set[str]] = {
     "sglang-0.5.23-decode decode-pp in_place none": {
         "load_back queued in RunningPass",
         "pd_prealloc starts in Continue",
+        "load_back starts in OthersPass",
         *NO_REAP,
     },
     # A detachment waits for all that it would drop.

@@ -47,15 +47,18 @@ WIDE = {
     "tp2": {"tp_size": 2},
     "dp2": {"dp_size": 2},
     "dp2-attention": {"tp_size": 2, "dp_size": 2, "enable_dp_attention": True},
+    "pp2": {"pp_size": 2},
+    "pp2-repaired": {"pp_size": 2},
 }
-"""Engines with two ranks: the loop normal, without storage."""
+"""Engines with two ranks: the loop normal, or pp, without storage."""
+WIDE_REMEDIES = {"pp2-repaired": "pp-honours-pause"}
 
 
 def main(names: list[str]) -> None:
     """Record these, or all."""
     for name in names or [*SETUPS, *WIDE]:
         wide = WIDE.get(name, {})
-        texts = record(SETUPS.get(name, Setup("normal", "none")), wide)
+        texts = record(SETUPS.get(name, Setup("normal", "none", WIDE_REMEDIES.get(name, ""))), wide)
         folder = TRACES / name if wide else TRACES
         folder.mkdir(parents=True, exist_ok=True)
         for rank, text in enumerate(texts):
@@ -81,9 +84,12 @@ def record(setup: Setup, wide: Mapping[str, object]) -> list[bytes]:
             start_seconds=400,
         )
         with Server(options) as server:
-            scenario(Engine(server, old), new, storage=options.storage)
+            engine = Engine(server, old)
+            scenario(engine, new, storage=options.storage)
+            if "pp_size" in wide:
+                turns(engine)
             finish(server)
-        found = traces([folder / "trace"])
+        found = sorted(traces([folder / "trace"]), key=lambda trace: sorted(trace.header.rank.items()))
         return [b"".join(part.path.read_bytes() for part in trace.parts) for trace in found]
 
 
@@ -211,6 +217,22 @@ def in_place(engine: Engine) -> None:
     time.sleep(0.2)
     engine.continue_()
     stream.result()
+
+
+def turns(engine: Engine) -> None:
+    """Pauses of each kind while several micro-batches of a pipeline have requests."""
+    for mode in ("retract", "in_place", "abort"):
+        streams = [engine.generate(prompt(100, seed), 40) for seed in (73, 79, 83)]
+        for stream in streams:
+            stream.wait_tokens(4)
+        engine.pause(mode)
+        engine.flush()
+        engine.flush(timeout=0.1)
+        time.sleep(0.2)
+        engine.continue_()
+        for stream in streams if mode != "abort" else ():
+            stream.result()
+        engine.flush_until_done()
 
 
 def aborted(engine: Engine, *, storage: bool) -> None:

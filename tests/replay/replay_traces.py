@@ -20,6 +20,8 @@ from spec.profile import Profile, load_profile
 TRACES = Path(__file__).parent / "traces"
 PEERS = tuple(f"pd/{path.name.removesuffix('.trace.ndjson.gz')}" for path in sorted((TRACES / "pd").glob("*.gz")))
 """Of a prefill and a decode worker, recorded by tests/engine/test_disaggregation.py."""
+STAGES = ("pp2/rank0", "pp2-repaired/rank1")
+"""Of the first stage of a pipeline, and of the second of one with the remedy."""
 NAMES = tuple(sorted(path.name.removesuffix(".trace.ndjson.gz") for path in TRACES.glob("*.gz")))
 
 

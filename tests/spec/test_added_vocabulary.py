@@ -129,6 +129,7 @@ def _load(tmp_path: Path, difference: str):
         ("[set.ledgers.load_back]\neach = true", "ledgers.load_back.each", "needs created_by"),
         ('[set.resend]\nsource = "x"\nstarts = "moon"', "resend.starts", "'moon'; valid names: backup"),
         ("[set.loops.normal]\nmicro_batches = true", "loops.normal.micro_batches", "needs result_queue"),
+        ("[set.loops.normal]\npause_waits = true", "loops.normal.pause_waits", "needs micro_batches"),
         (PEERS + "\n[set.loops.overlap]\nmicro_batches = true", "loops.overlap.micro_batches", "beside peers"),
         ("[set.loops.normal]\nskips_finishing = true", "loops.normal.skips_finishing", "needs result_queue"),
         (
