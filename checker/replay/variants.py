@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 
 from checker.replay.differences import CHUNKS, WAITS
+from spec.draft import Draft
 from spec.facts import ACTORS, Move
 from spec.ledger import Ledger
 from spec.protocol import Protocol
 from spec.terms import BoolTerm, NatTerm, ite, nat
-from spec.tla import Draft
 
 
 class _Whole(Protocol):
