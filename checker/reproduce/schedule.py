@@ -227,7 +227,9 @@ def _outcome(steps: Sequence[TraceStep], admitted: int, loop: str) -> TraceStep 
     """The step that processes the result of the batch which the pass `admitted` launched."""
     if loop not in _RESULT_COMES_LATER:
         return steps[admitted]
-    after = [s for s in steps[admitted + 1 :] if s.action in ("RunningPass", "OthersPass", "Pause")]
+    # The handler of a pause processes it too, but in a pipeline.
+    processing = ("RunningPass", "OthersPass", *(() if loop.endswith("pp") else ("Pause",)))
+    after = [s for s in steps[admitted + 1 :] if s.action in processing]
     return after[0] if after else None
 
 

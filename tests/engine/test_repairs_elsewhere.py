@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -11,8 +12,20 @@ from typing import TYPE_CHECKING
 import pytest
 import requests
 from harness import PROMPT, REMEDY, WAIT_SECONDS, Engine, Models, Stream, modules, prompt, wait_until
+from msgspec.structs import replace
 
+from checker.replay.align import alignments
+from checker.replay.differences import WAITS
+from checker.replay.reading import Reading, traces
+from checker.replay.results import ACCEPTED, DIVERGES
+from checker.replay.run import Judges, replay
 from engine_hooks.sglang.testbed.server import Server, ServerOptions
+from engine_hooks.trace import Step
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "replay"))
+
+from record_traces import finish
+from replay_traces import load, replayed, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -159,11 +172,15 @@ def test_ranks_that_differ_have_no_remedy(start: Start, tmp_path: Path) -> None:
     """Rank 1 is asked for one remedy less: all are off on both, and both serve. Then it refuses a flush, alone."""
     refuse = str(tmp_path / "refuse")
     other = modules("differing", QUIESCE_TEST_RANK_1=REMEDY, QUIESCE_TEST_RANK_1_REFUSES=refuse)
-    engine = start("differing", f"{REMEDY},{DEFERRED}", other, tp_size=2)
+    engine = start("differing", f"{REMEDY},{DEFERRED}", other | {"QUIESCE_TRACE": str(tmp_path / "trace")}, tp_size=2)
     assert active(engine) == set()
     assert engine.log().count("the ranks differ in version, spec or remedies; remedies are off") == 2
-    stream = engine.generate(prompt(64), 200)
-    stream.wait_tokens(4)
+    second = engine.server.control.rank(tp=1)
+    second.d2h.hold()
+    stream = engine.generate(PROMPT, 200)
+    second.d2h.wait_in_flight()
+    stream.wait_tokens(20)  # the copy has landed on the first rank, and is not counted
+    second.d2h.release()
     engine.pause("retract")
     assert not engine.flush(timeout=1).success  # as without it
     engine.continue_()
@@ -174,6 +191,24 @@ def test_ranks_that_differ_have_no_remedy(start: Start, tmp_path: Path) -> None:
     (tmp_path / "refuse").touch()
     assert engine.flush().success  # says the first rank, which answers
     wait_until(lambda: len(set(digests(engine))) == len(RANKS), "their digests differ")
+    finish(engine.server)
+    the_spec_tells_them_apart(tmp_path)
+
+
+def the_spec_tells_them_apart(folder: Path) -> None:
+    """The first rank may wait for the second, which the spec of one rank does not let it; and the second refused."""
+    found = {trace.header.rank["tp"]: trace for trace in traces([folder / "trace"])}
+    first, second = (replay(found[tp], Judges(load)) for tp in (0, 1))
+    assert (first.verdict, first.reason, first.ended) == (ACCEPTED, "", True)
+    assert first.differences[WAITS]
+    alone = folder / "alone.trace.ndjson"
+    steps = [line for line in Reading(found[0]) if isinstance(line, Step)]
+    alone.write_bytes(text_of(replace(found[0].header, sizes={}), steps))
+    assert replayed(alone).verdict == DIVERGES
+    assert second.divergence is not None
+    assert second.divergence.did == "flush refused"
+    (alignment,) = alignments(list(found.values()))
+    assert alignment.verdict == DIVERGES
 
 
 def test_a_remedy_stays_out_of_an_engine_that_is_repaired(start: Start) -> None:

@@ -88,6 +88,8 @@ def record(setup: Setup, wide: Mapping[str, object]) -> list[bytes]:
             scenario(engine, new, storage=options.storage)
             if "pp_size" in wide:
                 turns(engine)
+            if wide.get("tp_size") and len(wide) == 1:
+                skewed(engine)
             finish(server)
         found = sorted(traces([folder / "trace"]), key=lambda trace: sorted(trace.header.rank.items()))
         return [b"".join(part.path.read_bytes() for part in trace.parts) for trace in found]
@@ -217,6 +219,23 @@ def in_place(engine: Engine) -> None:
     time.sleep(0.2)
     engine.continue_()
     stream.result()
+
+
+def skewed(engine: Engine) -> None:
+    """A copy that has landed on one rank, and not on the other for many passes, whichever it is; once over a pause."""
+    for tp in (0, 1):
+        slow = engine.server.control.rank(tp=tp).d2h
+        slow.hold()
+        stream = engine.generate(prompt(600, 89 + tp), 60)
+        slow.wait_in_flight()
+        stream.wait_tokens(20)
+        engine.pause("retract")
+        engine.flush()
+        slow.release()
+        engine.continue_()
+        stream.result()
+        slow.wait_idle()
+        engine.flush_until_done()
 
 
 def turns(engine: Engine) -> None:

@@ -73,6 +73,12 @@ def test_what_the_second_stage_did_is_nothing_that_the_first_may_do(name: str, t
     }  # fmt: skip
 
 
+def test_a_rank_of_two_that_reap_together_may_wait_too(tmp_path: Path) -> None:
+    header, steps = recorded("pp2/rank1")
+    found = _judged(replace(_one_rank(header), sizes={**header.sizes, "attention": 2}), steps, tmp_path)
+    assert (found.verdict, found.differences) == (ACCEPTED, SEEN["pp2"][1][1])
+
+
 @pytest.mark.parametrize(("sizes", "reason"), [
     ({}, "the trace was recorded without its micro-batches; record it with this version"),
     ({"stages": 3, "micro_batches": 3}, "a pipeline of 3 micro-batches; profile sglang-0.5.23-no-flag models 2 in pp"),

@@ -88,7 +88,7 @@ def test_a_pipeline_as_a_schedule(tmp_path: Path) -> None:
     ]
     assert '        ranks=2,\n        arguments={"pp_size": 2},\n' in file.read_text()
     refused = checker("paused-flush-succeeds", *run)
-    assert "request(48, 1500)" in refused.output
+    assert "request(8, 1500)" in refused.output
 
 
 @pytest.mark.parametrize("role", ["prefill", "decode"])
