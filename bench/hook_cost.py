@@ -173,7 +173,9 @@ def main() -> int:
             "QUIESCE_STATUS_DIR": str(base / "status"),
             "QUIESCE_BENCH_RESULTS": str(results),
             SPIN_VARIABLE: "1",
-            "PYTHONPATH": os.pathsep.join([meter, *launch.standin_paths()]),
+            "PYTHONPATH": os.pathsep.join(
+                [meter, *launch.standin_paths(), *filter(None, [os.environ.get("PYTHONPATH")])]
+            ),
         }
         (base / "engine").mkdir()
         options = ServerOptions(

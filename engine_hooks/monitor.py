@@ -59,12 +59,12 @@ class Monitor:
         self._lost = set(options.unasked)
         self._stuck: Mapping[str, Predicate] = {}
         self._without_region: set[StuckKey] = set()
+        self._left_alone: tuple[str, ...] = ()
         self._variables = attrgetter(*COMPARED)
         self._passes = Passes(board)
-        self.forwards = 0
-        """Batches launched since they were last counted as checked."""
+        self._forwards = 0
         self.minds_forwards = False
-        """Whether a batch that is launched now may be a violation; else it is enough to count it."""
+        """Whether a batch that is launched now may be a violation; else `forward` need not be called."""
         self._seen: Observation | None = None
         self._recorder: FlightRecorder | None = None
         self._dropping: list[FlightRecorder | Tracer] = []
@@ -142,6 +142,7 @@ class Monitor:
         self._overdue.forget()
         self.mode = None
         self._since = None
+        self._left_alone = ()
         self.minds_forwards = self._stale
         self.flush_wanted = False
         for property_id in tuple(self._episodes):
@@ -228,7 +229,6 @@ class Monitor:
         refused, and no flush granted since. That covers the device and host tiers; what a storage tier holds of old
         weights no flush drops.
         """
-        self.forwards += 1
         if self._since is not None and "no-forward-while-paused" in self.watched:
             self._violated("no-forward-while-paused", "a batch is launched", self._seen)
         if self._stale and "no-stale-kv" in self.watched and not self.sees("lineage"):
@@ -246,10 +246,14 @@ class Monitor:
     def observe(self, seen: Observation, before: Observation | None = None) -> None:
         """The end of a pass. `before` is the state in which a paused pass began, where one was read."""
         self._stamp(seen)
-        self._seen = seen
+        began = None
         if before is not None:
-            self._stamp(before)
-        said = (self._variables(before) if before is not None else None, self._variables(seen))
+            began = self._passes.ended if before is self._seen else None
+            if began is None:
+                self._stamp(before)
+                began = self._variables(before)
+        self._seen = seen
+        said = (began, self._variables(seen))
         repeated = self._passes.repeats(said)
         if self._recorder is not None:
             self._recorder.passed(seen, said, repeated=repeated)
@@ -258,7 +262,8 @@ class Monitor:
         if self.board.due():
             show_ledgers(self.board, self.profile, seen)
             self._check_overdue(seen)
-            self._count_repeated()
+            self._passes.settle()
+            self._count_forwards(seen.forwards)
             self._count_dropped()
             self.board.tick()
 
@@ -282,15 +287,15 @@ class Monitor:
             self._event(property_id, wrong, holds=not wrong)
 
     def _forget_last(self) -> None:
-        self._count_repeated()
+        self._passes.settle()
         self._passes.forget()
 
-    def _count_repeated(self) -> None:
-        self._passes.settle()
-        if self.forwards:
+    def _count_forwards(self, launched: int) -> None:
+        """Each batch launched so far was judged, or there was nothing to be judged of it."""
+        more, self._forwards = launched - self._forwards, launched
+        if more > 0:
             for property_id in _CHECKED_AT_FORWARDS & self.watched:
-                self.board.checked(property_id, self.forwards)
-            self.forwards = 0
+                self.board.checked(property_id, more)
 
     def _count_dropped(self) -> None:
         for source in self._dropping:
@@ -357,6 +362,7 @@ class Monitor:
         Only a retract needs one: in_place keeps its running work, so no flush can be granted by design.
         """
         self._stuck = self.profile.stuck.get(key, {})
+        self._left_alone = self.profile.left_alone(key)
         known = key.mode != "retract" or key in self.profile.stuck
         if known:
             self._lost.discard("stuck_region")
@@ -372,7 +378,7 @@ class Monitor:
             return
         self._episodes.add(property_id)
         now = self._clock()
-        message = describe(self.profile, Finding(property_id, what, seen, now, self._since))
+        message = describe(self.profile, Finding(property_id, what, seen, now, self._since, self._left_alone))
         number = seen.sequence if seen is not None else 0
         self.board.report(Violation(property_id, str(self.options.rank), number, now, message))
         logger.error("quiesce: %s", message)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from engine_hooks.monitor_board import Board
+
+Said = tuple[Any, Any]
+"""What the start (None where none was read) and the end of a pass say."""
 
 
 class Passes:
@@ -14,7 +17,7 @@ class Passes:
     def __init__(self, board: Board) -> None:
         self._board = board
         self._judged: list[str] = []
-        self._last: tuple[object, object] | None = None
+        self._last: Said | None = None
         self._repeated = 0
 
     def checked(self, property_id: str) -> None:
@@ -22,7 +25,12 @@ class Passes:
         self._judged.append(property_id)
         self._board.checked(property_id)
 
-    def repeats(self, said: tuple[object, object]) -> bool:
+    @property
+    def ended(self) -> Any:  # noqa: ANN401 - the values of an observation
+        """What the end of the last pass said, where mostly a paused one begins; None where that is forgotten."""
+        return None if self._last is None else self._last[1]
+
+    def repeats(self, said: Said) -> bool:
         """Whether this pass says what the last one said. Predicates are functions of it, so its checks are too.
 
         A paused loop spins, so almost every pass is one.

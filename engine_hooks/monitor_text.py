@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
     from engine_hooks.compiled import CompiledProfile
     from engine_hooks.observation import Observation
@@ -45,10 +45,11 @@ NEEDS: Mapping[str, frozenset[str]] = {
 }
 """The properties watched, each with the hooks without which it is not checked."""
 
+READY = "ready-work-retired"
+"""The property that says itself of whose reaper the turn is overdue."""
 # The properties of which the ledgers are the cause, so that their entries belong in the line.
 _ABOUT_LEDGERS = frozenset((
-    "paused-flush-succeeds", "update-flushes", "idle-is-true", "flush-only-when-quiescent", "ready-work-retired",
-    "ledgers-drain",
+    "paused-flush-succeeds", "update-flushes", "idle-is-true", "flush-only-when-quiescent", READY, "ledgers-drain",
 ))  # fmt: skip
 
 _ADVICE: Mapping[str, str] = {
@@ -89,8 +90,11 @@ def blocker_names(profile: CompiledProfile) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for blockers in profile.blockers.values() for name in blockers))
 
 
-def describe_ledgers(profile: CompiledProfile, seen: Observation, now: float) -> str:
-    """Each ledger that is not empty, with its stages, the age of its oldest entry (s) and its reaper."""
+def describe_ledgers(profile: CompiledProfile, seen: Observation, now: float, left_alone: Container[str]) -> str:
+    """Each ledger that is not empty, with its stages, the age of its oldest entry (s) and its reaper.
+
+    Of a ledger that is `left_alone` the reaper does not run; of another what is in flight is not done yet.
+    """
     parts = []
     for name, ledger in profile.ledgers.items():
         stages = {stage: sum(getattr(seen, a) for a in attributes) for stage, attributes in ledger.stages.items()}
@@ -98,7 +102,8 @@ def describe_ledgers(profile: CompiledProfile, seen: Observation, now: float) ->
             continue
         counts = ", ".join(f"{number} {stage}" for stage, number in stages.items() if number)
         age = f", the oldest seen {now - seen.oldest[name]:.2f} s ago" if name in seen.oldest else ""
-        parts.append(f"{name} ({counts}{age}; {ledger.reaper} would have to run)")
+        needed = "would have to run" if name in left_alone else "retires it when it is done"
+        parts.append(f"{name} ({counts}{age}; {ledger.reaper} {needed})")
     for attribute in WORKER_QUEUES:
         if number := getattr(seen, attribute):
             name, _, stage = attribute.rpartition("_")
@@ -118,6 +123,8 @@ class Finding:
     """Wall-clock time (s)."""
     since: float | None
     """Start of the pause (wall-clock s); None while running."""
+    left_alone: Container[str] = ()
+    """The ledgers that no pass of this pause retires."""
 
 
 def describe(profile: CompiledProfile, finding: Finding) -> str:
@@ -125,7 +132,8 @@ def describe(profile: CompiledProfile, finding: Finding) -> str:
     seen, now = finding.seen, finding.now
     ledgers = ""
     if seen is not None and finding.property in _ABOUT_LEDGERS:
-        ledgers = describe_ledgers(profile, seen, now)
+        left_alone = seen.ready_since if finding.property == READY else finding.left_alone
+        ledgers = describe_ledgers(profile, seen, now, left_alone)
     where = ""
     if seen is not None:
         where = f" on {seen.rank}, pass {seen.sequence} of loop {seen.loop}"

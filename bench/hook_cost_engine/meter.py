@@ -23,7 +23,6 @@ from typing import Any
 
 BARE, HOOKED, CHECKED, TIMED = "bare", "hooked", "checked", "timed"
 _CHECK = "SGLANG_ENABLE_STRICT_MEM_CHECK_DURING_BUSY"
-_INGEST = "sglang.srt.managers.scheduler.Scheduler.ingest_requests"
 # Passes before a block that are not timed, since changing the variant makes the first ones slow, in all of them.
 _SETTLING = 2
 _SPINNING_BLOCK = 200
@@ -76,22 +75,25 @@ class Meter:
         self._cpu = 0.0
         self._switches: list[_Switch] = []
         self._probes = _InProbes()
+        self._ingest: Callable[..., Any] = len
 
-    def install(self, scheduler: Any) -> None:  # noqa: ANN401 - the engine's own
+    def install(self, session: Any) -> None:  # noqa: ANN401 - a session of the hooks
         """Put the meter around each pass, outside the hooks, alike for all variants."""
         meter = self
-        self._scheduler = scheduler
+        scheduler = self._scheduler = session.scheduler
         self._switches = [_Switch(target.path) for target in pkgutil.resolve_name(self._plan.targets)]
+        hooked = scheduler.ingest_requests
+        self._ingests = dict.fromkeys((BARE, HOOKED, CHECKED), hooked)
+        if self._plan is PROBES:
+            self._ingests |= dict.fromkeys((BARE, CHECKED), hooked.__wrapped__)
+            self._ingests[TIMED] = self._probes.timed(session, hooked.__wrapped__)
         self._apply(BARE)
-        path, _, name = _INGEST.rpartition(".")
-        owner = pkgutil.resolve_name(path)
-        inner = owner.__dict__[name]
 
-        def ingest_requests(scheduler: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the engine's own
+        def ingest_requests(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the engine's own
             meter.tick(scheduler)
-            return inner(scheduler, *args, **kwargs)
+            return meter._ingest(*args, **kwargs)
 
-        setattr(owner, name, ingest_requests)
+        scheduler.ingest_requests = ingest_requests
         self._time_model(scheduler)
 
     def _time_model(self, scheduler: Any) -> None:  # noqa: ANN401 - the engine's own
@@ -179,12 +181,11 @@ class Meter:
         temporary.replace(self._results)
 
     def _apply(self, variant: str) -> None:
+        self._ingest = self._ingests[variant]
         for switch in self._switches:
             switch.to(hooked=variant in (HOOKED, TIMED))
         # The engine asks for it in each pass.
         os.environ[_CHECK] = str(int(variant == CHECKED))
-        if variant in (HOOKED, TIMED):
-            self._probes.on(active=variant == TIMED)
 
 
 class _Switch:
@@ -210,36 +211,33 @@ class _Switch:
 
 
 class _InProbes:
-    """The time (s) inside the probes in each pass, without the calls that lead to them."""
+    """The time (s) inside the hook of each pass: from the end of the engine's own ingest to the end of the hook.
+
+    In a pass that decodes no other hook runs.
+    """
 
     def __init__(self) -> None:
-        from engine_hooks.sglang.probes_session import Session  # noqa: PLC0415 - imported by now, and only in an engine
-
-        self._owner = Session
-        self._plain = {name: getattr(Session, name) for name in ("passes_by", "guarded")}
-        self._sum = 0.0
+        self._sum = self._inner_ended = 0.0
         self.passes: list[float] = []
         self._kept: list[float] = []
-        self._active = False
 
-    def on(self, *, active: bool) -> None:
-        """Time them, or not at all."""
-        if active == self._active:
-            return
-        self._active = active
-        for name, plain in self._plain.items():
-            setattr(self._owner, name, self._timed(plain) if active else plain)
+    def timed(self, session: Any, original: Callable[..., Any]) -> Callable[..., Any]:  # noqa: ANN401 - a session of the hooks
+        """The hook over an ingest, timed."""
+        from engine_hooks.sglang.probes_on_demand import around_ingest  # noqa: PLC0415 - imported by now, and only in an engine
 
-    def _timed(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        outer = self
-
-        def timed(*args: Any) -> Any:  # noqa: ANN401
-            started = time.thread_time()
-            result = plain(*args)
-            outer._sum += time.thread_time() - started
+        def inner(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the engine's own
+            result = original(*args, **kwargs)
+            self._inner_ended = time.thread_time()
             return result
 
-        return timed
+        hooked = around_ingest(session, inner)
+
+        def outer(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as above
+            result = hooked(*args, **kwargs)
+            self._sum += time.thread_time() - self._inner_ended
+            return result
+
+        return outer
 
     def reset(self) -> None:
         """A block begins."""

@@ -78,7 +78,8 @@ def _flush(d: Diagnosis) -> Iterator[tuple[str, str]]:
         yield "flush", f"not seen: {', '.join(unseen)} lost" if unseen else "none is wanted"
         return
     for blocker in flush.blockers:
-        entries = f" ({blocker.entries} in flight)" if blocker.entries else ""
+        over = f" over {d.ranks} ranks" if d.ranks > 1 else ""
+        entries = f" ({blocker.entries} in flight{over})" if blocker.entries else ""
         since = f" for {age(blocker.seconds)}" if blocker.seconds is not None else ""
         yield "flush", f"wanted; held back by {blocker.name}{entries}{since}"
     yield "can succeed", f"{flush.can_succeed}: {flush.because}"

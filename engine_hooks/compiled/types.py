@@ -102,6 +102,11 @@ class CompiledProfile:
         """The engine's plain gate: without an option, as the record and the attach of a storage ask it."""
         return self.plain or self.gates["deferred_flush"]
 
+    def left_alone(self, key: StuckKey) -> tuple[str, ...]:
+        """The ledgers that no pass of such a pause retires, of any mode; none where that is not known."""
+        stuck = self.stuck_ledgers.get(replace(key, mode="retract"), {})
+        return tuple(name for ledgers in stuck.values() for name in ledgers)
+
     def region_key(self, key: StuckKey) -> StuckKey:
         """The key of the region that holds with these remedies."""
         if self.bearing is None:

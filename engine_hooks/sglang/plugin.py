@@ -33,7 +33,7 @@ from engine_hooks.sglang.probes_state import (
     storage_kind,
     version_reader,
 )
-from engine_hooks.sglang.probes_targets import ON_DEMAND, START, TARGETS, missing_targets
+from engine_hooks.sglang.probes_targets import ON_INSTANCE, START, TARGETS, missing_targets
 from engine_hooks.sglang.probes_trace import TRACE_TARGETS, Traced, traced
 from engine_hooks.sglang.remedies import all_ranks_agree, bind_remedies, make_remedies, register_remedies, unhooked
 from engine_hooks.sglang.repairs.base import Remedy
@@ -311,7 +311,7 @@ class _Starter:
 
         applied = HookRegistry._patched  # noqa: SLF001 - the engine has no public name for it
         gone = [target for target in TARGETS if target.path not in applied]
-        gone += [target for target in ON_DEMAND if target.path in self.missing]
+        gone += [target for target in ON_INSTANCE if target.path in self.missing]
         return {t.hook: f"{t.path}: {self.missing.get(t.path, 'not applied by the engine')}" for t in gone}
 
     def _remedies(self, scheduler: Engine, board: Board, parallel: Engine) -> dict[str, Remedy]:

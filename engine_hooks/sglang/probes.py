@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from engine_hooks.errors import QuiesceError
-from engine_hooks.sglang.probes_on_demand import OnDemand
+from engine_hooks.sglang.probes_on_demand import OnDemand, around_ingest
+from engine_hooks.sglang.probes_session import LOOK_NOW
 
 if TYPE_CHECKING:
     from engine_hooks.sglang.probes_session import Session
@@ -42,7 +43,9 @@ class Probes:
     def started(self, _result: None, scheduler: Engine, *_args: object, **_kwargs: object) -> None:
         """AFTER `Scheduler.__init__`."""
         try:
-            self._session = self._start(scheduler)
+            session = self._session = self._start(scheduler)
+            if session is not None:
+                session.guarded("pass", self._look_at_passes, session)
         except QuiesceError:  # raised on purpose, in `enforce` only
             raise
         except Exception:
@@ -72,11 +75,11 @@ class Probes:
         if session is not None and session.trace is not None:
             session.trace.pausing()
 
-    def ingested(self, result: object, _scheduler: Engine, *_args: object, **_kwargs: object) -> None:
-        """AFTER `Scheduler.ingest_requests`."""
-        session = self._session
-        if session is not None and not session.passes_by():
-            session.guarded("pass", session.ingested, result)
+    @staticmethod
+    def _look_at_passes(session: Session) -> None:
+        """AROUND `Scheduler.ingest_requests`, without a layer in between."""
+        scheduler = session.scheduler
+        scheduler.ingest_requests = around_ingest(session, scheduler.ingest_requests)
 
     def paused_pass(self, original: Call, scheduler: Engine, *args: object, **kwargs: object) -> object:
         """AROUND `Scheduler._record_scheduler_state_for_paused_engine`; the place of `reap-while-paused`."""
@@ -89,16 +92,6 @@ class Probes:
         result = original(scheduler, *args, **kwargs)
         session.guarded("paused_pass", session.paused_pass_ended)
         return result
-
-    def forward(self, _scheduler: Engine, *_args: object, **_kwargs: object) -> None:
-        """BEFORE `Scheduler.run_batch`."""
-        session = self._session
-        if session is not None:
-            monitor = session.monitor
-            if monitor.minds_forwards:
-                session.guarded("forward", monitor.forward)
-            else:
-                monitor.forwards += 1
 
     def idling(self, _scheduler: Engine, *_args: object, **_kwargs: object) -> None:
         """BEFORE `Scheduler.on_idle`, whose own check of the pools ends the scheduler where it fails."""
@@ -155,6 +148,7 @@ class Probes:
         """Hook `SchedulerFlushWrapper.check_pending`, which runs in each pass, for as long as a flush waits."""
         if wrapper._pending is None:  # noqa: SLF001 - the engine has no public name for it
             return
+        session.next_look = LOOK_NOW
 
         def checked(original: Call, *args: object, **kwargs: object) -> object:
             result = self._deferred(session, original, *args, **kwargs)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from engine_hooks.alignment import Alignment
 from engine_hooks.errors import LostSightError, QuiesceError
 from engine_hooks.observation import Observation
+from engine_hooks.sglang.probes_on_demand import OnDemand
 from engine_hooks.sglang.probes_requests import KEEPING_LOOPS, admitted, turned_away
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ Engine = Any
 # A running pass is read in full this often (s), and whenever something of the protocol is under way; what no check
 # needs on each running pass costs nothing on the others. Gauges are shown once a second.
 _RUNNING_READ_SECONDS = 0.5
+LOOK_NOW = 0.0
 # A probe takes microseconds. One that holds the scheduler for so long, so often, is worse than not watching.
 _SLOW_SECONDS = 1.0
 _SLOW_TIMES = 3
@@ -81,10 +83,14 @@ class Session:
         self._reader = sources.reader
         self._lookups = sources.lookups
         self._storage = sources.storage
-        self._sequence = 0
+        self.sequence = 0
+        """Number of this pass, counted by the hook that each runs."""
+        self.next_look = LOOK_NOW
+        """When (monotonic s) a pass is looked at again."""
+        self._forward = OnDemand(scheduler, "run_batch", self._launched)
         self._flushes = 0
         self._update_flushes = 0
-        self._next_read = 0.0
+        self._next_read = LOOK_NOW
         self._flush_wrapper: Engine = getattr(scheduler, "flush_wrapper", None)
         self._seen = Observation()
         self._began = Observation()
@@ -133,32 +139,13 @@ class Session:
 
     # Passes.
 
-    def passes_by(self) -> bool:
-        """Whether the pass that begins needs no look: a running one, with one looked at not long ago.
-
-        It runs in each pass, mostly with cold caches, so it is short and outside `guarded`.
-        """
-        try:
-            if (
-                self.scheduler._engine_paused  # noqa: SLF001 - the engine has no public name for it
-                or time.monotonic() >= self._next_read
-                or self._flush_wrapper._pending is not None  # noqa: SLF001 - as above
-                or self.trace is not None
-                or self._counts_between
-            ):
-                return False
-        except Exception:  # noqa: BLE001 - the look that follows fails too, and says so
-            return False
-        self._sequence += 1
-        self._undisturbed = False
-        return True
-
     def ingested(self, received: object) -> None:
-        """After `Scheduler.ingest_requests`: a pass begins; a paused one is observed at its end too.
+        """After `Scheduler.ingest_requests`: a pass begins that is looked at; a paused one is observed at its end too.
 
-        `received` are the requests of this pass. A paused pass without any begins where the last one ended.
+        `received` are the requests of this pass. A paused pass without any begins where the last one ended. Each pass
+        is looked at from a pause on until the engine has resumed, while a flush waits, and where all are asked for.
         """
-        self._sequence += 1
+        self.next_look = LOOK_NOW
         if self.trace is not None:
             self.trace.ingested()
         if self.scheduler._engine_paused:  # noqa: SLF001 - the engine has no public name for it
@@ -173,11 +160,13 @@ class Session:
         if self.census is not None and self.census.between:
             self.guarded("census", self.census.passed, self.scheduler.forward_ct)
         now = time.monotonic()
-        if now < self._next_read and self._flush_wrapper._pending is None:  # noqa: SLF001 - the engine has no public name for it
-            return
-        self._next_read = now + _RUNNING_READ_SECONDS
-        if self._read(self._seen):
-            self.monitor.observe(self._seen)
+        pending = self._flush_wrapper._pending is not None  # noqa: SLF001 - the engine has no public name for it
+        if now >= self._next_read or pending:
+            self._next_read = now + _RUNNING_READ_SECONDS
+            if self._read(self._seen):
+                self.monitor.observe(self._seen)
+        if not (pending or self.trace is not None or self._counts_between):
+            self.next_look = self._next_read
 
     def paused_pass_ended(self) -> None:
         """After `Scheduler._record_scheduler_state_for_paused_engine`: the end of a paused pass."""
@@ -199,8 +188,10 @@ class Session:
 
     def paused(self, mode: str) -> None:
         """After `Scheduler.pause_generation`."""
+        self.next_look = LOOK_NOW
         self.monitor.paused(mode, self._storage())
-        self._alignment.did(f"pause {mode}", self._sequence)
+        self._mind_forwards()
+        self._alignment.did(f"pause {mode}", self.sequence)
         before, self._admitted = self._admitted, None
         if before is not None:
             self.monitor.retracted(turned_away(self.scheduler, before))
@@ -211,10 +202,20 @@ class Session:
 
     def continued(self) -> None:
         """After `Scheduler.continue_generation`."""
-        self._next_read = 0.0
+        self.next_look = self._next_read = LOOK_NOW
         self.monitor.continued()
-        self._alignment.did("continue", self._sequence)
+        self._mind_forwards()
+        self._alignment.did("continue", self.sequence)
         self._did("continue")
+
+    def _mind_forwards(self) -> None:
+        """`Scheduler.run_batch` is hooked only while a batch that is launched may be a violation."""
+        self.guarded("forward", self._forward.on if self.monitor.minds_forwards else self._forward.off)
+
+    def _launched(self, original: Callable[..., object], *args: object, **kwargs: object) -> object:
+        """AROUND `Scheduler.run_batch`."""
+        self.guarded("forward", self.monitor.forward)
+        return original(*args, **kwargs)
 
     def flush_begins(self) -> None:
         """Before `Scheduler.flush_cache`: the state in which its gate is decided."""
@@ -232,7 +233,8 @@ class Session:
             self.monitor.gate_answered("flush", self._decision, open_=granted)
         result = "granted" if granted else "refused"
         self.monitor.flush_decided(self.flush_kind, result)
-        self._alignment.did(f"flush {result}", self._sequence)
+        self._mind_forwards()
+        self._alignment.did(f"flush {result}", self.sequence)
         if self.trace is not None:
             self.trace.flushed(self.flush_kind, granted=granted)
         if self.census is not None and granted:
@@ -291,7 +293,8 @@ class Session:
             self.monitor.weights_loaded()
         result = "unflushed" if self.update_refused else "ok" if reply.success else "failed"
         self.monitor.update_answered(kind, result)
-        self._alignment.did(f"update {result}", self._sequence)
+        self._mind_forwards()
+        self._alignment.did(f"update {result}", self.sequence)
         self._did("update", "kept" if result == "ok" and not flushed else result)
 
     def _did(self, do: Do, how: str = "") -> None:
@@ -305,7 +308,7 @@ class Session:
             return False
         try:
             read = reader.read_decision if decision else reader.read
-            read(seen, self._sequence)
+            read(seen, self.sequence)
         except Exception as error:  # noqa: BLE001 - a probe must never raise into the engine
             self._lose("state", error)
             return False

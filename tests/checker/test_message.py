@@ -30,8 +30,10 @@ def test_every_property_in_every_form_comes_apart():
 
 
 def test_each_ledger_is_a_part_of_its_own():
-    line = describe(PROFILE, Finding("paused-flush-succeeds", "w", SEEN, 12.5, 11.0))
+    line = describe(PROFILE, Finding("paused-flush-succeeds", "w", SEEN, 12.5, 11.0, ("write_through",)))
     first, second = parts(line).held
+    assert first.endswith(":writing_check would have to run)")
+    assert second.endswith(" retires it when it is done)")
     assert first.startswith("write_through (1 submitted; srt/mem_cache/")
     assert second.startswith("prefetch (2 queued, the oldest seen 2.50 s ago; srt/mem_cache/")
     assert parts(line).place == "tp0 pp0 dp0, pass 7 of loop normal"

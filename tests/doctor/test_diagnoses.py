@@ -134,6 +134,12 @@ def test_what_can_be_said_of_the_founding_case() -> None:
     assert found.versions == {"scheduler": ("v2",), "tokenizer": ("default",)}
 
 
+def test_entries_of_several_ranks_are_said_to_be_of_several() -> None:
+    with served(engine(exported(stuck, stuck))) as url:
+        lines = printed(visit([url], Limits(10)))
+    assert "wanted; held back by write_through (4 in flight over 2 ranks)" in "\n".join(lines)
+
+
 def test_the_worst_counts_in_the_order_2_1_3_0() -> None:
     order = [State.UNREACHABLE, State.STUCK, State.VIOLATED, State.CANNOT_TELL, State.HEALTHY]
     assert [state.exit_code for state in order] == [2, 1, 1, 3, 0]

@@ -94,7 +94,8 @@ class Models:
 
 def modules(name: str, **variables: str) -> dict[str, str]:
     """The environment of an engine that loads the `sitecustomize` in this folder of ours, and what it reads."""
-    path = [str(Path(__file__).parent / name), *launch.standin_paths()]
+    inherited = filter(None, [os.environ.get("PYTHONPATH")])
+    path = [str(Path(__file__).parent / name), *launch.standin_paths(), *inherited]
     return {"PYTHONPATH": os.pathsep.join(path), **variables}
 
 

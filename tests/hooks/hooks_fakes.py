@@ -138,10 +138,10 @@ class Bench:
         before.recorded_idle = None
         self.monitor.observe(Observation(**common, **variables), before)
 
-    def settle(self) -> RecordingSink:
-        """Have everything written that is held back."""
+    def settle(self, **variables: Any) -> RecordingSink:
+        """Have everything written that is held back, by a running pass that ends in this state."""
         self.clock.now += 2
-        self.observe()
+        self.observe(**variables)
         return self.sink
 
 

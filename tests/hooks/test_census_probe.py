@@ -153,7 +153,7 @@ def test_a_setting_that_cannot_be_read_names_itself_and_what_is_valid(text: str)
 
 
 def session(probe: CensusProbe, bench: Bench) -> Session:
-    engine = scheduler(forward_ct=4)
+    engine = scheduler(forward_ct=4, run_batch=lambda: None)
     reader = StateReader(engine, Rank(), "normal", EngineKind())
     return Session(engine, bench.monitor, Sources(reader, lambda: 0, lambda: "file", (), census=probe))
 

@@ -179,7 +179,15 @@ def test_a_forward_while_paused_is_one_violation_a_pause() -> None:
             bench.monitor.forward()
         bench.monitor.continued()
     assert bench.sink.violated() == {"no-forward-while-paused": 2}
-    assert bench.settle().checked()["no-forward-while-paused"] == 11
+
+
+def test_each_launch_is_a_check_whether_or_not_it_was_hooked() -> None:
+    bench = Bench()
+    for launched in (3, 3, 11):
+        bench.clock.now += 2
+        bench.observe(forwards=launched)
+    checked = bench.settle(forwards=11).checked()
+    assert [checked[p] for p in ("no-forward-while-paused", "no-stale-kv", "update-tells-truth")] == [11, 11, 11]
 
 
 def test_stale_kv_from_the_refused_flush_of_an_update_until_a_flush_is_granted() -> None:
@@ -345,8 +353,8 @@ def test_gauges_are_written_on_change_and_at_most_once_a_second() -> None:
 
 def test_a_clean_run_counts_no_violation_and_every_check() -> None:
     bench = Bench(MonitorOptions(remedies=("reap-while-paused",)))
-    for _ in range(200):
-        bench.observe(running=1)
+    for number in range(200):
+        bench.observe(running=1, forwards=number)
         bench.monitor.forward()
         bench.monitor.paused("retract", "file")
         bench.paused_pass(waiting=1, recorded_idle=False, write_through_submitted=1)
@@ -356,7 +364,7 @@ def test_a_clean_run_counts_no_violation_and_every_check() -> None:
         bench.monitor.weights_loaded()
         bench.monitor.update_answered("disk", "ok")
         bench.monitor.continued()
-    assert bench.settle().violated() == {}
+    assert bench.settle(forwards=200).violated() == {}
     assert bench.sink.checked() == {
         "deferred-flush-agrees": 601,
         "no-new-lookup-while-paused": 400,
