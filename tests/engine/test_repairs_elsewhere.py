@@ -177,10 +177,12 @@ def test_ranks_that_differ_have_no_remedy(start: Start, tmp_path: Path) -> None:
     assert engine.log().count("the ranks differ in version, spec or remedies; remedies are off") == 2
     second = engine.server.control.rank(tp=1)
     second.d2h.hold()
-    stream = engine.generate(PROMPT, 200)
+    engine.ask(PROMPT, 4)
     second.d2h.wait_in_flight()
-    stream.wait_tokens(20)  # the copy has landed on the first rank, and is not counted
+    time.sleep(0.2)  # the copy has landed on the first rank, and is not counted, though nobody runs
     second.d2h.release()
+    stream = engine.generate(prompt(64), 200)
+    stream.wait_tokens(4)
     engine.pause("retract")
     assert not engine.flush(timeout=1).success  # as without it
     engine.continue_()
