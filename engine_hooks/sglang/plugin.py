@@ -266,7 +266,7 @@ class _Starter:
         if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
             try:
                 sinks.append(PrometheusSink(self._vocabulary(info), rank))
-            except ImportError as error:
+            except (ImportError, OSError) as error:
                 logger.warning("quiesce: no metrics: %s", error)
         if self.settings.status_dir is not None:
             name = f"scheduler-{str(rank).replace(' ', '-')}-{os.getpid()}"
@@ -274,7 +274,7 @@ class _Starter:
             keys = ("spec_digest", "version", "engine", "engine_version")
             try:
                 sinks.append(StatusFile(self.settings.status_dir, name, identity | dict(zip(keys, info, strict=True))))
-            except OSError as error:
+            except (OSError, RuntimeError) as error:  # no folder, or no thread can be started
                 logger.warning("quiesce: no status file: %s", error)
         return sinks
 
