@@ -151,7 +151,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         import cvc5  # noqa: F401, PLC0415
     except ImportError:
-        sys.stderr.write("checker: no cvc5 here; install it with: pip install 'quiesce[certify]'\n")
+        sys.stderr.write("checker: no cvc5 here; install it with: in the checkout, pip install '.[certify]'\n")
         return EXIT_USAGE
     if not arguments:
         sys.stderr.write("checker: no certificate given; usage: python -m checker.certify FOLDER...\n")

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -82,6 +82,10 @@ def say(reporter: TerminalReporter, report: Report, *, as_json: bool) -> None:
         reporter.result(line)
 
 
+_OURS = ("checker", "spec", "engine_hooks")
+INSTALL_AGAIN = "pip install --force-reinstall PATH_OF_THE_CHECKOUT"
+
+
 class _Group(click.Group):
     """Turns our errors into exit codes: theirs is 2 with the message, ours is 4 with what to report."""
 
@@ -97,14 +101,18 @@ class _Group(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except ImportError as error:
-            click.echo(
-                f"checker: {error}; install what is missing with: pip install --force-reinstall quiesce", err=True
-            )
+            if (error.name or "").split(".")[0] in _OURS:
+                _internal(ctx)
+            click.echo(f"checker: {error}; install what is missing with: {INSTALL_AGAIN}", err=True)
             ctx.exit(EXIT_USAGE)
         except Exception:  # noqa: BLE001 - whatever it is, it is our mistake, and no verdict
-            click.echo(traceback.format_exc(), err=True)
-            click.echo("checker: an internal error, and no verdict; please report the lines above", err=True)
-            ctx.exit(EXIT_INTERNAL)
+            _internal(ctx)
+
+
+def _internal(ctx: click.Context) -> NoReturn:
+    click.echo(traceback.format_exc(), err=True)
+    click.echo("checker: an internal error, and no verdict; please report the lines above", err=True)
+    ctx.exit(EXIT_INTERNAL)
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

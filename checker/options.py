@@ -14,7 +14,7 @@ from spec.profile import DEFAULT_PROFILE, Profile, bundled_path, bundled_profile
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-INSTALL_ENGINE = "make test (it sets up the pinned engine), or: pip install sglang==0.5.23"
+INSTALL_ENGINE = "tools/setup.sh engine (in the checkout), or: pip install sglang==0.5.23"
 
 profile_option = click.option(
     "--profile",
@@ -35,7 +35,7 @@ remedy_option = click.option(
     "remedies",
     multiple=True,
     metavar="NAME",
-    help="Lay a remedy over it; or `all`.",
+    help="Lay a remedy or a variant over it; `all`: each remedy, no variant.",
     shell_complete=names("remedy"),
 )
 property_option = click.option(

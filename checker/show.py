@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from checker.results import Report, Result
+from checker.results import EngineInfo, Report, Result
+from spec.profile import DEFAULT_PROFILE
 
 _WORDS = {"proved": "proved", "refuted": "REFUTED", "bounded": "bounded", "unknown": "unknown", "not-applicable": "-"}
 
@@ -20,12 +21,13 @@ def lines(report: Report) -> Iterator[str]:
         yield ""
         yield from _table(loop, [r for r in report.results if r.loop == loop])
     yield ""
-    yield from _refuted(report.results)
+    yield from _refuted(report.results, engine)
     yield from _unknown(report.results)
     yield _sum(report)
     kept = sum(r.kept for r in report.results)
     if kept:
-        yield f"{kept} were found by an earlier search and checked in full now; --anew searches again"
+        found = "1 was" if kept == 1 else f"{kept} were"
+        yield f"{found} found by an earlier search and checked in full now; --anew searches again"
 
 
 def _table(loop: str, results: Sequence[Result]) -> Iterator[str]:
@@ -45,7 +47,7 @@ def _column(result: Result) -> tuple[str, str]:
     return str(result.configuration["mode"]), str(result.configuration["storage"])
 
 
-def _refuted(results: Sequence[Result]) -> Iterator[str]:
+def _refuted(results: Sequence[Result], engine: EngineInfo) -> Iterator[str]:
     found = [r for r in results if r.verdict == "refuted"]
     for name in dict.fromkeys(r.property for r in found):
         yield f"{name} is refuted:"
@@ -53,8 +55,10 @@ def _refuted(results: Sequence[Result]) -> Iterator[str]:
         for reason, count in reasons.items():
             yield f"  {reason} ({count} configuration{'s' if count > 1 else ''})"
     if found:
+        options = "" if engine.profile == DEFAULT_PROFILE else f" --profile {engine.profile}"
+        options += "".join(f" --remedy {name}" for name in engine.remedies)
         yield ""
-        yield "the story of one: checker explain PROPERTY"
+        yield f"the story of one: checker explain PROPERTY{options}"
         yield ""
 
 

@@ -18,13 +18,14 @@ def _one_line(text: str) -> str:
 class UnknownNameError(QuiesceError):
     """A name that does not exist: a property, profile, remedy, loop or mode. Remedy: take one of the valid names."""
 
-    def __init__(self, kind: str, value: str, valid: Iterable[str]) -> None:
-        """Keep the parts, so that a caller can show them in its own way."""
+    def __init__(self, kind: str, value: str, valid: Iterable[str], elsewhere: str = "") -> None:
+        """Keep the parts, so that a caller can show them in its own way. `elsewhere`: where this name is valid."""
         self.kind, self.value, self.valid = kind, value, sorted(valid)
         near = difflib.get_close_matches(value, self.valid, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         names = _one_line(", ".join(self.valid)) or "(none)"
-        super().__init__(f"unknown {kind} {value!r}{hint}\n  valid names: {names}")
+        more = f"\n  {elsewhere}" if elsewhere else ""
+        super().__init__(f"unknown {kind} {value!r}{hint}\n  valid names: {names}{more}")
 
 
 class ProfileError(QuiesceError):

@@ -107,7 +107,7 @@ class Profile:
         for kind, values, valid in (("loop", chosen, matrix.loop), ("mode", wanted, matrix.mode)):
             for value in values:
                 if value not in valid:
-                    raise UnknownNameError(kind, value, valid)
+                    raise UnknownNameError(kind, value, valid, _elsewhere(value) if kind == "loop" else "")
         return [
             Configuration(loop, mode, storage, matrix.write_policy, matrix.host_mode, matrix.ranks)
             for loop, mode, storage in product(dict.fromkeys(chosen), dict.fromkeys(wanted), matrix.storage)
@@ -216,6 +216,12 @@ def _read(path: str) -> tuple[dict[str, Any], str]:
         return tomllib.loads(text), text
     except (ValueError, RecursionError) as error:
         raise ProfileError(path, "", f"not TOML: {error}") from error
+
+
+def _elsewhere(loop: str) -> str:
+    """Which bundled profiles have this loop."""
+    found = [name for name in bundled_profiles() if loop in load_profile(name).configuration.loop]
+    return f"it is a loop of: {', '.join(found)}" if found else ""
 
 
 def _load(name: str, path: str, seen: tuple[str, ...] = ()) -> Profile:

@@ -27,3 +27,4 @@ expect 1 "other properties stay refuted" $checker verify "${profile[@]}" --remed
 say "The founding case with the remedy"
 expect 0 proved $checker explain $founding "${profile[@]}" --remedy reap-while-paused
 say "As expected: $founding is refuted on sglang-0.5.23 and proved with reap-while-paused"
+echo "next: source .venv/bin/activate, then docs/tutorial/founding-case.md"

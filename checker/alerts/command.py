@@ -46,7 +46,9 @@ def rules(ctx: click.Context, check: bool, into: str, runbooks: str | None, give
     try:
         from checker.alerts import generate  # noqa: PLC0415 - the help needs none of this
     except ModuleNotFoundError as error:
-        raise ToolsMissingError(f"{error}; install what it writes with: pip install 'quiesce[alerts]'") from error
+        raise ToolsMissingError(
+            f"{error}; install what it writes with: in the checkout, pip install '.[alerts]'"
+        ) from error
     from checker.alerts.durations import durations  # noqa: PLC0415
     from checker.alerts.model import Settings  # noqa: PLC0415
 
@@ -58,7 +60,7 @@ def rules(ctx: click.Context, check: bool, into: str, runbooks: str | None, give
         ctx.exit(EXIT_PROVED)
     stale = generate.out_of_date(files, folder)
     for name in stale:
-        reporter.note(f"{into}/{name} is out of date; run: make generate")
+        reporter.note(f"{into}/{name} is out of date; run the same command without --check")
     if not stale:
         reporter.result(f"{len(files)} files below {into} are up to date")
     ctx.exit(EXIT_REFUTED if stale else EXIT_PROVED)

@@ -116,7 +116,7 @@ def _folder(folder: str | None) -> Path:
     # Where it is installed; it is not imported.
     spec = find_spec(_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
-        raise SourceError(f"no {_PACKAGE} is installed in this environment; name a folder with --source")
+        raise SourceError(f"no {_PACKAGE} is installed here; name its folder (extract: --source; diff: A or B)")
     return Path(next(iter(spec.submodule_search_locations)))
 
 

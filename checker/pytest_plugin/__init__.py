@@ -91,11 +91,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         _watch(session.config).check(marked)
 
 
+_INSTALL = "install what quiesce watches with: in the checkout, pip install '.[pytest]'"
+_ENGINE = "an engine on the CPU needs the pinned SGLang: tools/setup.sh engine, in the checkout"
+
+
 def _watch(config: pytest.Config) -> Watcher:
     try:
         from checker.pytest_plugin.enforce import Watcher  # noqa: PLC0415 - a suite without it does not pay for it
     except ModuleNotFoundError as error:
-        raise pytest.UsageError(f"{error}; install what quiesce watches with: pip install 'quiesce[pytest]'") from error
+        raise pytest.UsageError(f"{error}; {_INSTALL}") from error
 
     found = config.pluginmanager.get_plugin("quiesce-watcher")
     if isinstance(found, Watcher):
@@ -120,7 +124,10 @@ def assert_protocol() -> AssertProtocol:
 @pytest.fixture(scope="session")
 def quiesce_models(tmp_path_factory: pytest.TempPathFactory) -> Models:
     """Two tiny random models, `old` and `new`, that differ in nothing but their weights."""
-    from checker.pytest_plugin.engines import Models  # noqa: PLC0415 - it loads torch
+    try:
+        from checker.pytest_plugin.engines import Models  # noqa: PLC0415 - it loads torch
+    except ModuleNotFoundError as error:
+        raise pytest.UsageError(f"{error}; {_ENGINE}") from error
 
     return Models.make(tmp_path_factory.mktemp("quiesce-models"))
 
@@ -137,7 +144,10 @@ def quiesce_warm(quiesce_models: Models, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(scope="module")
 def quiesce_engine_options() -> EngineOptions:
     """Which engine `quiesce_engine` is; override it in a module or a conftest."""
-    from checker.pytest_plugin.engines import EngineOptions  # noqa: PLC0415 - loaded where it is used
+    try:
+        from checker.pytest_plugin.engines import EngineOptions  # noqa: PLC0415 - loaded where it is used
+    except ModuleNotFoundError as error:
+        raise pytest.UsageError(f"{error}; {_ENGINE}") from error
 
     return EngineOptions()
 

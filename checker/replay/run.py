@@ -53,8 +53,8 @@ class Judges:
     def of(self, header: TraceHeader, *, fresh: bool = False) -> Judge:
         """The judge for a trace, or one that knows nothing yet. Raises UnsupportedError, and what `load` raises."""
         profile = self._load(header)
-        if header.loop not in profile.loops:
-            known = ", ".join(profile.loops)
+        if header.loop not in profile.configuration.loop:
+            known = ", ".join(profile.configuration.loop)
             raise UnsupportedError(f"profile {profile.name} has no loop {header.loop!r}; it has {known}")
         if header.storage not in profile.configuration.storage:
             known = ", ".join(profile.configuration.storage)

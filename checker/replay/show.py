@@ -22,7 +22,8 @@ def _trace(one: Replayed) -> Iterator[str]:
     remedies = ", ".join(one.remedies) or "none"
     yield f"  engine     {one.engine}, {rank}, loop {one.loop}, storage {one.storage}, remedies: {remedies}"
     recorded = "" if one.recorded_digest == one.spec_digest else f" (recorded under {one.recorded_digest})"
-    yield f"  spec       {one.profile}, {one.spec_digest}{recorded}"
+    if one.spec_digest:
+        yield f"  spec       {one.profile}, {one.spec_digest}{recorded}"
     start = "" if one.from_start else "; its beginning is gone, so its first state is taken as it is"
     yield f"  accepted   {one.steps:,} steps in {one.lines:,} lines{start}"
     for name, count in one.differences.items():
@@ -48,6 +49,7 @@ def _divergence(found: Divergence) -> Iterator[str]:
         yield "    allowed  nothing: the spec has no such step"
     for way in found.ways:
         yield f"    allowed  {_way(way)}"
+    yield "    next     see whether it is a known difference: --allow all (docs/guide/replay.md)"
 
 
 def _way(way: Way) -> str:

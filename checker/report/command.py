@@ -69,7 +69,9 @@ def report(ctx: click.Context, /, file: str | None, output: str, **options: Any)
     try:
         from checker.report.render import html  # noqa: PLC0415 - the help needs none of this
     except ModuleNotFoundError as error:
-        raise ReportToolsMissingError(f"{error}; install what it writes with: pip install 'quiesce[report]'") from error
+        raise ReportToolsMissingError(
+            f"{error}; install what it writes with: in the checkout, pip install '.[report]'"
+        ) from error
     from checker.outputs import check_apart, check_writable, write  # noqa: PLC0415
     from checker.report.page import page  # noqa: PLC0415
     from checker.report.places import source_of_engine  # noqa: PLC0415

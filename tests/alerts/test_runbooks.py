@@ -103,4 +103,4 @@ def test_without_the_libraries_it_says_what_to_install() -> None:
     hide = "import sys; sys.modules['yaml'] = None; from checker.cli import main; main(['rules', '--check'])"
     done = subprocess.run([sys.executable, "-c", hide], capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 2
-    assert "pip install 'quiesce[alerts]'" in done.stderr
+    assert "in the checkout, pip install '.[alerts]'" in done.stderr

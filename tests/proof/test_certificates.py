@@ -279,7 +279,7 @@ def test_without_cvc5(folder: Path) -> None:
     blocked = "import sys; sys.modules['cvc5'] = None\nfrom checker.certify import main\nsys.exit(main(sys.argv[1:]))\n"
     done = subprocess.run([sys.executable, "-c", blocked, str(folder)], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == "checker: no cvc5 here; install it with: pip install 'quiesce[certify]'\n"
+    assert done.stderr == "checker: no cvc5 here; install it with: in the checkout, pip install '.[certify]'\n"
 
 
 def test_certify_imports_neither_z3_nor_the_prover(folder: Path) -> None:

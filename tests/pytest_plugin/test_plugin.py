@@ -281,7 +281,9 @@ def test_what_it_lacks_it_names_with_how_to_install_it(suite, monkeypatch):
     monkeypatch.setitem(sys.modules, "psutil", None)
     done = suite("def test_it():\n    pass\n", "--quiesce")
     assert done.ret == pytest.ExitCode.USAGE_ERROR
-    done.stderr.fnmatch_lines(["ERROR: *psutil*; install what quiesce watches with: pip install 'quiesce[[]pytest[]]'"])
+    done.stderr.fnmatch_lines(
+        ["ERROR: *psutil*; install what quiesce watches with: in the checkout, pip install '.[[]pytest[]]'"]
+    )
 
 
 def test_the_environment_is_left_as_it_was(suite, monkeypatch, tmp_path):

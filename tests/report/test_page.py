@@ -253,7 +253,7 @@ def test_without_jinja_it_says_what_to_install(result_file):
         timeout=60,
     )
     assert done.returncode == 2
-    assert "pip install 'quiesce[report]'" in done.stderr
+    assert "in the checkout, pip install '.[report]'" in done.stderr
 
 
 def test_a_proof_shows_its_rank_and_its_invariant(report, text):
