@@ -25,7 +25,7 @@ from replay_traces import (
 )
 
 from checker.replay.align import alignments
-from checker.replay.differences import DIFFERENCES, IDLES, LOST
+from checker.replay.differences import DIFFERENCES, IDLES, LOST, WAITS
 from checker.replay.reading import traces
 from checker.replay.results import ACCEPTED, DIVERGES
 from checker.replay.run import Judges, Options, replay
@@ -161,17 +161,33 @@ def test_a_flush_that_is_granted_while_a_copy_is_under_way_is_explained(tmp_path
     assert (way.needs, way.wrong) == (("write_through_submitted == 0", "write_through_ready == 0"), ())
 
 
-@pytest.mark.parametrize(("name", "ranks", "controls"), [
-    ("tp2", ("tp0 pp0 dp0", "tp1 pp0 dp0"), 25), ("dp2", ("tp0 pp0 dp1", "tp0 pp0 dp0"), 11),
+@pytest.mark.parametrize(("name", "ranks", "controls", "waits"), [
+    ("tp2", ("tp1 pp0 dp0", "tp0 pp0 dp0"), 28, {WAITS: 1}), ("dp2", ("tp0 pp0 dp1", "tp0 pp0 dp0"), 11, {}),
 ])  # fmt: skip
-def test_two_ranks_do_what_the_spec_says_and_are_aligned(name: str, ranks: tuple[str, ...], controls: int) -> None:
+def test_two_ranks_do_what_the_spec_says_and_are_aligned(
+    name: str, ranks: tuple[str, ...], controls: int, waits: dict[str, int]
+) -> None:
+    """Of two tensor-parallel ranks each waits once with a copy that has landed on it alone."""
     found = traces([TRACES / name])
     judges = Judges(load)
     for trace in found:
         one = replay(trace, judges)
-        assert (one.verdict, one.differences, one.ended) == (ACCEPTED, {}, True)
+        assert (one.verdict, one.differences, one.ended) == (ACCEPTED, waits, True)
     (alignment,) = alignments(found)
     assert (alignment.verdict, alignment.ranks, alignment.controls) == (ACCEPTED, ranks, controls)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_one_rank_alone_does_not_wait(rank: int, tmp_path: Path) -> None:
+    header, steps = recorded(f"tp2/rank{rank}")
+    path = tmp_path / "alone.trace.ndjson"
+    path.write_bytes(text_of(replace(header, sizes={"attention": 1, "stages": 1, "micro_batches": 1}), steps))
+    found = replayed(path)
+    assert found.divergence is not None
+    assert (found.divergence.did, found.divergence.before["write_through_ready"]) == ("pass", 1)
+    assert [(wrong.variable, wrong.high) for way in found.divergence.ways for wrong in way.wrong] == [
+        ("write_through_ready", 0)
+    ]
 
 
 def test_a_rank_of_dp_attention_launches_batches_of_none_while_the_other_works() -> None:
