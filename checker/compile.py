@@ -148,7 +148,7 @@ class Compiler:
         return tuple(sorted({*bearing, *(n for r in workers for n in r.remedies)})), [*regions, *workers]
 
     def _of_worker(self, worker: Profile) -> Iterator[StuckRegion]:
-        """The regions of the loops that honour a pause.
+        """The regions of the loops that honour a pause, of themselves or with the remedies.
 
         The hook of the first remedy reaps in these loops too, of which its difference does not speak; the second
         switches it on.
@@ -160,8 +160,8 @@ class Compiler:
             (_DRAINS, _REAPS): worker.with_remedies([_DRAINS]),
         }
         for place in worker.configurations(modes=[_MODE]):
-            if worker.loops[place.loop].honours_pause:
-                for remedies, profile in kinds.items():
+            for remedies, profile in kinds.items():
+                if profile.loops[place.loop].honours_pause:
                     yield self._region_of(profile, place, remedies)
 
     def _region(self, configuration: Configuration, remedies: tuple[str, ...]) -> StuckRegion:

@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from engine_hooks.sglang.testbed.warm import Warm
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """For tests that take too long for each run."""
+    parser.addoption("--workers-in-stages", action="store_true", help="start prefill and decode workers of two stages")
+
+
 @pytest.fixture(scope="session")
 def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
     """Where the engines of the tests start from, so that SGLang is imported once."""

@@ -304,7 +304,7 @@ _STUCK: tuple[Region, ...] = (
     (("normal", "overlap"), "file", ("reap-while-paused",), None, ()),
     (("prefill-normal", "prefill-overlap"), "none", (), stuck_prefill_normal_none, ("write_through", "load_back", "pd_bootstrap", "pd_inflight")),
     (("prefill-normal", "prefill-overlap"), "none", ("reap-while-paused",), stuck_prefill_normal_none_reap_while_paused, ("load_back", "pd_bootstrap", "pd_inflight")),
-    (("prefill-normal", "prefill-overlap", "decode-normal", "decode-overlap"), "none", ("pd-drains-while-paused", "reap-while-paused"), None, ()),
+    (("prefill-normal", "prefill-overlap", "prefill-pp", "decode-normal", "decode-overlap", "decode-pp"), "none", ("pd-drains-while-paused", "reap-while-paused"), None, ()),
     (("decode-normal", "decode-overlap"), "none", (), stuck_decode_normal_none, ("write_through", "load_back", "pd_prealloc", "pd_transfer", "pd_release")),
     (("decode-normal", "decode-overlap"), "none", ("reap-while-paused",), stuck_decode_normal_none_reap_while_paused, ("load_back", "pd_prealloc", "pd_transfer", "pd_release")),
 )

@@ -94,7 +94,7 @@ def bind_remedies(remedies: Mapping[str, Remedy], scheduler: Engine, lost: Mappi
 
 
 def _problem(remedy: Remedy, scheduler: Engine, bound: Mapping[str, Remedy]) -> str:
-    missing = [need for need in remedy.needs if need not in bound]
+    missing = [need for need in remedy.needed() if need not in bound]
     if missing:
         return f"it needs {', '.join(missing)}"
     other = remedy.differing()

@@ -55,10 +55,15 @@ class Pair:
 
     def generate(self, input_ids: list[int], tokens: int) -> tuple[Stream, Stream]:
         """A request as a router sends it, to both; the streams of the two."""
-        self._room += 1
-        return self._send(self.prefill, input_ids, tokens), self._send(self.decode, input_ids, tokens)
+        self.next_room()
+        return self.send(self.prefill, input_ids, tokens), self.send(self.decode, input_ids, tokens)
 
-    def _send(self, engine: Engine, input_ids: list[int], tokens: int) -> Stream:
+    def next_room(self) -> None:
+        """What is sent from here on is another request."""
+        self._room += 1
+
+    def send(self, engine: Engine, input_ids: list[int], tokens: int) -> Stream:
+        """The request, to one of them."""
         stream = Stream(tokens)
         body = {
             "input_ids": input_ids,

@@ -43,6 +43,10 @@ class Remedy:
     needs: ClassVar[tuple[str, ...]] = ()
     """Remedies that are switched on with it."""
 
+    def needed(self) -> tuple[str, ...]:
+        """Those without which it stays off in this engine: `needs`, and what must be asked for besides."""
+        return self.needs
+
     def __init__(self) -> None:
         self.on = False
 

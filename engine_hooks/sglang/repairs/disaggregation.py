@@ -37,16 +37,17 @@ class PDDrainsWhilePaused(Remedy):
         self._retract: Callable[[], object] | None = None
 
     def bind(self, scheduler: Engine) -> None:
-        """Raises ValueError where the worker does both, or in a pipeline, whose stages agree on each queue in turn."""
-        from sglang.srt.runtime_context import get_parallel  # noqa: PLC0415 - imported only where an engine runs
-
+        """Raises ValueError where the engine is no worker of one kind."""
         kind = scheduler.disaggregation_mode.value
         if kind not in ("prefill", "decode"):
             raise ValueError("the engine does both prefill and decode")
-        if get_parallel().pp_size > 1:
-            raise ValueError("the loops of pipelines do not pause")
         self._scheduler = scheduler
-        self._drain = self._drain_decode if kind == "decode" else self._drain_prefill
+        drains = {"decode": (self._drain_decode, self._give_up), "prefill": (self._drain_prefill, _nothing)}
+        self._drain = drains[kind][_in_pipeline()]
+
+    def needed(self) -> tuple[str, ...]:
+        """In a pipeline the loop works off its queues itself, but honours no pause."""
+        return (*self.needs, "pp-honours-pause") if _in_pipeline() else self.needs
 
     def before_record(self) -> None:
         """As the running pass does it, but for the requests that a retract takes back."""
@@ -59,8 +60,12 @@ class PDDrainsWhilePaused(Remedy):
         return original(scheduler, request, *args)
 
     def _drain_decode(self) -> None:
-        """As `process_decode_queue`; then as `pause_generation` treats what waits with its KV."""
+        """As `process_decode_queue`."""
         self._scheduler.process_decode_queue()
+        self._give_up()
+
+    def _give_up(self) -> None:
+        """As `pause_generation` treats what waits with its KV."""
         if self._retract is not None and any(request.kv.holds_kv for request in self._scheduler.waiting_queue):
             self._retract()
 
@@ -69,3 +74,13 @@ class PDDrainsWhilePaused(Remedy):
         scheduler = self._scheduler
         scheduler.waiting_queue.extend(scheduler.disagg_prefill_bootstrap_queue.pop_bootstrapped())
         scheduler.process_disagg_prefill_inflight_queue()
+
+
+def _in_pipeline() -> bool:
+    from sglang.srt.runtime_context import get_parallel  # noqa: PLC0415 - imported only where an engine runs
+
+    return bool(get_parallel().pp_size > 1)
+
+
+def _nothing() -> None:
+    """The loop does it."""
