@@ -47,6 +47,7 @@ def test_the_first_divergence_is_explained(tmp_path: Path) -> None:
         "    after    running 1, write_through_ready 1, forwards 1",
         "    changed  last_batch 1 -> 0, result_pending 1 -> 0, write_through_ready 0 -> 1",
         f"    allowed  RunningPass (srt/managers/scheduler.py:event_loop_overlap), {allowed}",
+        "    next     see whether it is a known difference: --allow all (docs/guide/replay.md)",
     ]
 
 

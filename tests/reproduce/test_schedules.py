@@ -184,7 +184,7 @@ def test_without_an_engine_the_command_that_installs_it_is_said(monkeypatch: pyt
     monkeypatch.setattr(chosen, "version", absent)
     done = checker("paused-flush-succeeds", *PROFILE)
     assert done.exit_code == 2
-    assert "no SGLang is installed in this environment; install it with: make test" in done.output
+    assert "no SGLang is installed in this environment; install it with: tools/setup.sh engine" in done.output
 
 
 def test_a_profile_of_another_engine_than_the_installed_one(monkeypatch: pytest.MonkeyPatch) -> None:
