@@ -55,6 +55,8 @@ if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
   fi
   "$python" -m venv "$venv"
 fi
+# Not compiled: most modules of what is large are never imported, and those that are compile themselves once.
+export PIP_NO_COMPILE=1
 pip() { "$venv/bin/python" -m pip "$@"; }
 
 case $tier in
