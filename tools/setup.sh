@@ -56,17 +56,16 @@ if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
   "$python" -m venv "$venv"
 fi
 # Not compiled: most modules of what is large are never imported, and those that are compile themselves once.
-export PIP_NO_COMPILE=1
-pip() { "$venv/bin/python" -m pip "$@"; }
+install() { "$venv/bin/python" -m install --no-compile "$@"; }
 
 case $tier in
 core)
-  pip install -q -e .
+  install -e .
   touch "$venv/.core"
   ;;
 tests)
-  pip install -q -e ".[certify,report,docs,pytest]"
-  "$venv/bin/python" tools/groups.py tests | xargs "$venv/bin/python" -m pip install -q
+  install -e ".[certify,report,docs,pytest]"
+  "$venv/bin/python" tools/groups.py tests | xargs "$venv/bin/python" -m pip install -q --no-compile
   touch "$venv/.tests"
   ;;
 engine)
@@ -96,11 +95,11 @@ P
   fi
   [ ${#need[@]} = 0 ] || fetch_debian "${need[@]}"
   # 2.13.0 is the newest with a CPU build here; elsewhere its CUDA build, or SGLang's own pin, serves as well.
-  pip show -q torch 2>/dev/null || pip install -q torch==2.13.0 || pip install -q torch==2.14.1
-  pip install -q -e ".[engine,certify,alerts,report,docs,pytest]"
-  pip install -q --no-deps sglang==0.5.23
+  "$venv/bin/python" -m pip show -q torch 2>/dev/null || install torch==2.13.0 || install torch==2.14.1
+  install -e ".[engine,certify,alerts,report,docs,pytest]"
+  install --no-deps sglang==0.5.23
   # The pip of Debian 12 does not know --group.
-  "$venv/bin/python" tools/groups.py | xargs "$venv/bin/python" -m pip install -q
+  "$venv/bin/python" tools/groups.py | xargs "$venv/bin/python" -m pip install -q --no-compile
   touch "$venv/.engine"
   ;;
 *) echo "setup: unknown tier '$tier'; it is core, tests or engine" >&2; exit 2 ;;
