@@ -56,7 +56,7 @@ if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
   "$python" -m venv "$venv"
 fi
 # Not compiled: most modules of what is large are never imported, and those that are compile themselves once.
-install() { "$venv/bin/python" -m install --no-compile "$@"; }
+install() { "$venv/bin/python" -m pip install -q --no-compile "$@"; }
 
 case $tier in
 core)
