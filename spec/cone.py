@@ -31,8 +31,8 @@ class Cones:
         for action in spec.actions:
             if action.unit and action.fairness is not Fairness.NONE:
                 self._mates.setdefault(action.unit, []).append(action)
-        self._needs: Mapping[str, AbstractSet[str]] = self._influences()
         self._flows: Mapping[str, AbstractSet[str]] = self._values()
+        self._needs: Mapping[str, AbstractSet[str]] = self._influences()
 
     def of(self, *terms: Term, steps: AbstractSet[str] = frozenset()) -> Spec:
         """Only the variables that can influence `terms`, and the actions that touch them.
@@ -54,11 +54,9 @@ class Cones:
         is assumed of its fairness. So what is proved here is proved; what is refuted here may not be.
         """
         seeds = self._seeds(terms)
-        units = {
-            a.unit or a.name for a in self.spec.actions if a.fairness is not Fairness.NONE and seeds & a.updates.keys()
-        }
-        exact = {a.name for a in self.spec.actions if a.fairness is not Fairness.NONE and (a.unit or a.name) in units}
-        guards = (a.guard_reads & self._every for a in self.spec.actions if a.name in exact)
+        units = [unit for unit in self.spec.fair_units.values() if any(seeds & a.updates.keys() for a in unit)]
+        exact = {a.name for unit in units for a in unit}
+        guards = (a.guard_reads & self._every for unit in units for a in unit)
         keep = _closure(self._flows, seeds.union(*guards))
         whole = len(_closure(self._needs, seeds))
         if whole <= LARGE or len(keep) > MUCH_SMALLER * whole:
@@ -88,15 +86,6 @@ class Cones:
         guard = conj(*(part for part, reads in self._conjuncts[action.name] if reads <= keep))
         return replace(action, guard=guard, fairness=Fairness.NONE, unit="")
 
-    def _influences(self) -> Mapping[str, AbstractSet[str]]:
-        """For each variable what decides when and how it changes."""
-        needs: dict[str, set[str]] = {name: set() for name in self._every}
-        for action in self.spec.actions:
-            guards = self._guards(action) & self._every
-            for name, reads in action.influences.items():
-                needs[name] |= guards | (reads & self._every)
-        return needs
-
     def _values(self) -> Mapping[str, AbstractSet[str]]:
         """For each variable what decides what it changes to, and not when it does."""
         flows: dict[str, set[str]] = {name: set() for name in self._every}
@@ -104,6 +93,15 @@ class Cones:
             for name, reads in action.influences.items():
                 flows[name] |= reads & self._every
         return flows
+
+    def _influences(self) -> Mapping[str, AbstractSet[str]]:
+        """For each variable what decides when and how it changes."""
+        needs = {name: set(reads) for name, reads in self._flows.items()}
+        for action in self.spec.actions:
+            guards = self._guards(action) & self._every
+            for name in action.updates:
+                needs[name] |= guards
+        return needs
 
     def _guards(self, action: Action) -> AbstractSet[str]:
         """What the guards of the action and of its fair unit read.

@@ -157,7 +157,7 @@ def test_a_prefill_worker_in_stages_starts_no_prefill(pair: Pair) -> None:
 def test_pauses_under_load(pair: Pair) -> None:
     """Requests come all the time, and both workers pause and go on. No retract of the decode worker: see below."""
     if not repaired(pair.decode):
-        pytest.skip("nothing stops")
+        pytest.skip("of the pair with the remedies: without them nothing stops in a pause")
     prompts = [prompt(60 + 40 * n, 19 + n) for n in range(4)]
     expected = [pair.generate(ids, 20)[1].result() for ids in prompts]
     found: list[list[int]] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -12,9 +12,9 @@ import msgspec
 
 from checker.replay.profiles import profile_name
 from checker.replay.reading import traces
-from checker.replay.results import Replayed
+from checker.replay.results import ACCEPTED, Replayed
 from checker.replay.run import Judges, Options, replay
-from engine_hooks.trace import SCHEMA, End, Step, TraceHeader, TraceLine, sealed, unsealed
+from engine_hooks.trace import SCHEMA, End, Step, TraceHeader, TraceLine, TraceState, sealed, unsealed
 from spec.profile import Profile, load_profile
 
 TRACES = Path(__file__).parent / "traces"
@@ -104,3 +104,25 @@ def unlaunched() -> bytes:
 def replayed(path: Path, judges: Judges | None = None, options: Options | None = None) -> Replayed:
     (trace,) = traces([path])
     return replay(trace, judges or Judges(load), options)
+
+
+def judged(header: TraceHeader, steps: Sequence[Step], tmp_path: Path) -> Replayed:
+    """What a replay says of a trace of these steps."""
+    path = tmp_path / "changed.trace.ndjson"
+    path.write_bytes(text_of(header, numbered(steps)))
+    return replayed(path)
+
+
+Change = tuple[str, Callable[[TraceState, Step], bool], Callable[[TraceState, Step], Step]]
+"""A recorded trace; what the line to change looks like, after which state; and the line instead."""
+
+
+def assert_diverges_where_changed(change: Change, tmp_path: Path) -> None:
+    """The trace is accepted up to the first line that looks so, and with that line changed diverges there."""
+    name, looks, instead = change
+    header, steps = recorded(name)
+    at = next(i for i, (x, y) in enumerate(pairwise(steps), 1) if looks(x.state, y))
+    assert judged(header, steps[: at + 1], tmp_path).verdict == ACCEPTED
+    found = judged(header, [*steps[:at], instead(steps[at - 1].state, steps[at])], tmp_path)
+    assert found.divergence is not None
+    assert found.divergence.line == at + 2

@@ -7,22 +7,29 @@ admitted.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
-from replay_traces import PEERS, load, numbered, path_of, recorded, replayed, text_of
+from replay_traces import (
+    PEERS,
+    Change,
+    assert_diverges_where_changed,
+    load,
+    path_of,
+    recorded,
+    replayed,
+    text_of,
+)
 
 from checker.replay.differences import LANDS
 from checker.replay.results import ACCEPTED, DIVERGES, UNKNOWN
 from checker.replay.run import Judges, Options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
-    from checker.replay.results import Replayed
     from engine_hooks.trace import Step, TraceHeader, TraceState
 
 SEEN = {
@@ -64,7 +71,7 @@ def _no_header_says(header: TraceHeader) -> TraceHeader:
     return replace(header, counted=header.counted[:1])
 
 
-def test_a_trace_that_does_not_count_a_ledger_of_its_profile_cannot_be_judged(tmp_path: Path) -> None:
+def test_a_trace_that_does_not_count_a_ledger_of_its_profile_cannot_bejudged(tmp_path: Path) -> None:
     header, steps = recorded("pd/prefill-normal")
     path = tmp_path / "uncounted.trace.ndjson"
     path.write_bytes(text_of(_no_header_says(header), steps))
@@ -72,9 +79,6 @@ def test_a_trace_that_does_not_count_a_ledger_of_its_profile_cannot_be_judged(tm
     assert (found.verdict, found.reason) == (
         UNKNOWN, "the trace was recorded without pd_inflight; record it with this version",
     )  # fmt: skip
-
-
-Change = tuple[str, "Callable[[TraceState, Step], bool]", "Callable[[TraceState, Step], Step]"]
 
 
 def _state(**values: int) -> Callable[[TraceState, Step], Step]:
@@ -128,16 +132,4 @@ CHANGES: dict[str, Change] = {
 
 @pytest.mark.parametrize("what", CHANGES)
 def test_what_no_worker_does_is_a_divergence(what: str, tmp_path: Path) -> None:
-    name, looks, change = CHANGES[what]
-    header, steps = recorded(name)
-    at = next(i for i, (x, y) in enumerate(pairwise(steps), 1) if looks(x.state, y))
-    assert _judged(header, steps[: at + 1], tmp_path).verdict == ACCEPTED
-    found = _judged(header, [*steps[:at], change(steps[at - 1].state, steps[at])], tmp_path)
-    assert found.divergence is not None
-    assert found.divergence.line == at + 2
-
-
-def _judged(header: TraceHeader, steps: Sequence[Step], tmp_path: Path) -> Replayed:
-    path = tmp_path / "changed.trace.ndjson"
-    path.write_bytes(text_of(header, numbered(steps)))
-    return replayed(path)
+    assert_diverges_where_changed(CHANGES[what], tmp_path)

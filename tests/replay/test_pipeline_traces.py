@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
-from replay_traces import TRACES, load, numbered, recorded, replayed, text_of
+from replay_traces import (
+    TRACES,
+    Change,
+    assert_diverges_where_changed,
+    judged,
+    load,
+    recorded,
+)
 
 from checker.replay.align import alignments
 from checker.replay.differences import WAITS
@@ -20,10 +27,9 @@ from checker.replay.results import ACCEPTED, DIVERGES, UNKNOWN
 from checker.replay.run import Judges, Options, replay
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
-    from checker.replay.results import Replayed
     from engine_hooks.trace import Step, TraceHeader, TraceState
 
 SEEN = {
@@ -65,7 +71,7 @@ def _one_rank(header: TraceHeader) -> TraceHeader:
 @pytest.mark.parametrize("name", SEEN)
 def test_what_the_second_stage_did_is_nothing_that_the_first_may_do(name: str, tmp_path: Path) -> None:
     header, steps = recorded(f"{name}/rank1")
-    found = _judged(_one_rank(header), steps, tmp_path)
+    found = judged(_one_rank(header), steps, tmp_path)
     assert found.divergence is not None
     assert (found.verdict, found.divergence.did, found.differences) == (DIVERGES, "pass", {})
     assert {wrong.variable for way in found.divergence.ways for wrong in way.wrong} <= {
@@ -75,7 +81,7 @@ def test_what_the_second_stage_did_is_nothing_that_the_first_may_do(name: str, t
 
 def test_a_rank_of_two_that_reap_together_may_wait_too(tmp_path: Path) -> None:
     header, steps = recorded("pp2/rank1")
-    found = _judged(replace(_one_rank(header), sizes={**header.sizes, "attention": 2}), steps, tmp_path)
+    found = judged(replace(_one_rank(header), sizes={**header.sizes, "attention": 2}), steps, tmp_path)
     assert (found.verdict, found.differences) == (ACCEPTED, SEEN["pp2"][1][1])
 
 
@@ -83,9 +89,9 @@ def test_a_rank_of_two_that_reap_together_may_wait_too(tmp_path: Path) -> None:
     ({}, "the trace was recorded without its micro-batches; record it with this version"),
     ({"stages": 3, "micro_batches": 3}, "a pipeline of 3 micro-batches; profile sglang-0.5.23-no-flag models 2 in pp"),
 ])  # fmt: skip
-def test_another_pipeline_cannot_be_judged(sizes: dict[str, int], reason: str, tmp_path: Path) -> None:
+def test_another_pipeline_cannot_bejudged(sizes: dict[str, int], reason: str, tmp_path: Path) -> None:
     header, steps = recorded("pp2/rank0")
-    found = _judged(replace(header, sizes=sizes), steps[:50], tmp_path)
+    found = judged(replace(header, sizes=sizes), steps[:50], tmp_path)
     assert (found.verdict, found.reason) == (UNKNOWN, reason)
 
 
@@ -101,7 +107,7 @@ def _more(x: TraceState, y: Step) -> Step:
     return replace(y, state=replace(y.state, forwards=x.forwards + 1, last_batch=True, result_pending=True), times=1)
 
 
-CHANGES: dict[str, tuple[str, Callable[[TraceState, Step], bool], Callable[[TraceState, Step], Step]]] = {
+CHANGES: dict[str, Change] = {
     "the turn of the only one who runs, and nothing is launched": (
         "pp2/rank0",
         lambda x, y: _launches(x, y) and x.running == 1 and not x.result_pending,
@@ -142,16 +148,4 @@ CHANGES: dict[str, tuple[str, Callable[[TraceState, Step], bool], Callable[[Trac
 
 @pytest.mark.parametrize("what", CHANGES)
 def test_what_no_pipeline_does_is_a_divergence(what: str, tmp_path: Path) -> None:
-    name, looks, change = CHANGES[what]
-    header, steps = recorded(name)
-    at = next(i for i, (x, y) in enumerate(pairwise(steps), 1) if looks(x.state, y))
-    assert _judged(header, steps[: at + 1], tmp_path).verdict == ACCEPTED
-    found = _judged(header, [*steps[:at], change(steps[at - 1].state, steps[at])], tmp_path)
-    assert found.divergence is not None
-    assert found.divergence.line == at + 2
-
-
-def _judged(header: TraceHeader, steps: Sequence[Step], tmp_path: Path) -> Replayed:
-    path = tmp_path / "changed.trace.ndjson"
-    path.write_bytes(text_of(header, numbered(steps)))
-    return replayed(path)
+    assert_diverges_where_changed(CHANGES[what], tmp_path)
