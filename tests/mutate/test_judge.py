@@ -7,7 +7,7 @@ import pytest
 from checker.mutate.judge import Judge, Kill
 from checker.mutate.mutants import Mutant
 from checker.mutate.results import SCHEMA, Outcome, Report
-from checker.mutate.run import Request, mutate, outcome_of, sampled
+from checker.mutate.run import Request, Tried, in_each_place, mutate, sampled
 from checker.mutate.show import lines
 from checker.mutate.suite import Place, suite
 from spec.profile import Configuration, bundled_profiles, load_profile
@@ -97,8 +97,20 @@ def test_a_mutant_is_judged_where_it_acts(judge: Judge) -> None:
     assert mutant not in judge.mutants()
     other = Judge(there.profile, there.configuration)
     assert mutant in other.mutants()
-    outcome = outcome_of(mutant, {there.name: other})
-    assert (outcome.killed, outcome.place) == (True, there.name)
+    tried = Tried(str(mutant), mutant.kind, [there.name])
+    assert not tried.is_decided
+    assert len(list(in_each_place(Request((*HERE, there)), [tried]))) == 1
+    assert (tried.outcome.killed, tried.outcome.place) == (True, there.name)
+
+
+def test_what_no_place_notices_survives_in_each() -> None:
+    # It is no mutant of the second place, in which nobody is asked then; in the first one nothing is lost.
+    nothing = Tried("step pause.retract: drop 1 process", "step", [HERE[0].name])
+    there = Place(PROFILE, Configuration("overlap", "retract", "none"))
+    assert len(list(in_each_place(Request((*HERE, there)), [nothing]))) == 1
+    assert nothing.is_decided
+    assert not nothing.outcome.killed
+    assert nothing.outcome.reason, "the same spec"
 
 
 def test_the_suite_has_every_bundled_profile() -> None:
