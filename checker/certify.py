@@ -6,17 +6,22 @@ It is run in a process of its own (`python -m checker.certify FOLDER…`), so th
 from __future__ import annotations
 
 import hashlib
+import math
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from checker import workers
 from checker.interrupts import answer_interrupts
 from checker.manifest import ManifestError, read_manifest
 from checker.streams import guard_streams, visible
 
 EXIT_MISMATCH = 4
 EXIT_USAGE = 2
+ENOUGH = 8
+"""Certificates, at least, for each worker: one that starts knows nothing of what others have asked."""
 _PUSH = "(push 1)\n"
 _CHECK = "\n(check-sat)\n(pop 1)\n"
 _COMMAND = re.compile(r"^\((?!let )", re.MULTILINE)
@@ -156,18 +161,62 @@ def main(arguments: Sequence[str]) -> int:
     if not arguments:
         sys.stderr.write("checker: no certificate given; usage: python -m checker.certify FOLDER...\n")
         return EXIT_USAGE
-    total, asked = 0, Asked()
-    for folder in arguments:
-        try:
-            count = check_folder(Path(folder), asked)
-        except (CertificateError, ManifestError, UnreadableError) as error:
-            sys.stderr.write(f"checker: {error}\n")
-            return EXIT_MISMATCH if isinstance(error, CertificateError) else EXIT_USAGE
-        total += count
-        sys.stdout.write(f"{visible(Path(folder).name)}: {count} obligations, all unsat\n")
+    try:
+        return _told(arguments)
+    except workers.WorkerLostError as error:
+        sys.stderr.write(f"checker: {error}\n")
+        return EXIT_MISMATCH
+
+
+def _told(arguments: Sequence[str]) -> int:
+    total = 0
+    for place, found in enumerate(_in_order(arguments)):
+        if isinstance(found, Exception):
+            sys.stderr.write(f"checker: {found}\n")
+            return EXIT_MISMATCH if isinstance(found, CertificateError) else EXIT_USAGE
+        total += found
+        sys.stdout.write(f"{visible(Path(arguments[place]).name)}: {found} obligations, all unsat\n")
         sys.stdout.flush()  # an interrupt ends this process, and what is known by then has been said
     sys.stdout.write(f"{len(arguments)} certificates, {total} obligations re-checked by cvc5\n")
     return 0
+
+
+Found = int | CertificateError | ManifestError | UnreadableError
+"""The number of obligations of a certificate, or why it does not hold."""
+
+
+def _in_order(folders: Sequence[str]) -> Iterator[Found]:
+    """What is found of each, in the order given, whichever worker is the quicker one."""
+    count = min(os.cpu_count() or 1, math.ceil(len(folders) / ENOUGH))
+    if count < 2:  # noqa: PLR2004 - then there is nothing to share
+        yield from _each(folders)
+        return
+    size = math.ceil(len(folders) / count)
+    # Neighbours are of one property and one loop, whose obligations are often the same: they stay together.
+    shares = [(start, folders[start : start + size]) for start in range(0, len(folders), size)]
+    known: dict[int, Found] = {}
+    said = 0
+    for place, found in workers.results(_share, shares, count):
+        known[place] = found
+        while said in known:
+            yield known[said]
+            said += 1
+
+
+def _share(share: tuple[int, Sequence[str]]) -> Iterator[tuple[int, Found]]:
+    start, folders = share
+    yield from enumerate(_each(folders), start)
+
+
+def _each(folders: Sequence[str]) -> Iterator[Found]:
+    """Until one does not hold: none after it is looked at."""
+    asked = Asked()
+    for folder in folders:
+        try:
+            yield check_folder(Path(folder), asked)
+        except (CertificateError, ManifestError, UnreadableError) as error:
+            yield error
+            return
 
 
 if __name__ == "__main__":

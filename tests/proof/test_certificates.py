@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 import checker.certify
-from checker.certify import Asked, CertificateError
+from checker.certify import ENOUGH, Asked, CertificateError
 from checker.verify import Request, verify
 from spec.profile import load_profile
 
@@ -273,6 +273,30 @@ def test_one_bad_certificate_among_good_ones(written: Path, folder: Path) -> Non
     assert out.startswith(f"{written.name}: 139 obligations, all unsat\n")
     assert "re-checked" not in out
     assert "001.smt2: cannot be read" in err
+
+
+def many(written: Path, below: Path, count: int) -> list[Path]:
+    return [shutil.copytree(written, below / f"certificate-{number:02}") for number in range(count)]
+
+
+def test_many_are_shared_out_and_told_in_order(written: Path, tmp_path: Path) -> None:
+    every = many(written, tmp_path, 2 * ENOUGH)
+    code, out, err = certify(*every)
+    assert (code, err) == (0, "")
+    told = [f"{one.name}: 139 obligations, all unsat" for one in every]
+    assert out.splitlines() == [*told, f"{len(every)} certificates, {139 * len(every)} obligations re-checked by cvc5"]
+
+
+def test_of_two_that_do_not_hold_the_first_is_told(written: Path, tmp_path: Path) -> None:
+    """Each is in the share of another worker, and the second is the first thing that its worker sees."""
+    every = many(written, tmp_path, 2 * ENOUGH)
+    (every[ENOUGH] / "000.smt2").unlink()
+    forge(every[ENOUGH - 1], "(check-sat)", "(check-sat)\n(check-sat)")
+    code, out, err = certify(*every)
+    assert code == 4
+    assert out.splitlines() == [f"{one.name}: 139 obligations, all unsat" for one in every[: ENOUGH - 1]]
+    assert f"{every[ENOUGH - 1].name}/000.smt2: " in err
+    assert every[ENOUGH].name not in err
 
 
 def test_without_cvc5(folder: Path) -> None:
