@@ -55,6 +55,10 @@ class Pager:
     target: str
     pages: list[Page] = field(default_factory=list)
 
+    def paged(self, since: float) -> set[str]:
+        """The alerts of which a page has come since then, as firing."""
+        return {page.name for page in self.pages if page.firing and page.at >= since}
+
     def firing(self) -> set[str]:
         """The alerts that fire, as the last message on each says."""
         last = {page.name: page.firing for page in list(self.pages)}
