@@ -111,8 +111,8 @@ def certificates(profiles: Iterable[str]) -> bool:
             )
     told = f"{total[0]} of the whole matrix, {total[1]} obligations, each unsat by z3 and by cvc5"
     print(f"certificates: {told}, load {load()}")
-    print(f"  re-checked in {seconds:.1f} s wall, {cpu:.1f} s CPU, {_met(min(seconds, cpu), GOAL_CERTIFY)}")
-    return min(seconds, cpu) < GOAL_CERTIFY
+    print(f"  re-checked in {seconds:.1f} s wall, {cpu:.1f} s CPU, {_met(cpu, GOAL_CERTIFY)}")
+    return cpu < GOAL_CERTIFY
 
 
 def _met(seconds: float, goal: float) -> str:

@@ -194,8 +194,7 @@ def _in_order(folders: Sequence[str]) -> Iterator[Found]:
     size = math.ceil(len(folders) / count)
     # Neighbours are of one property and one loop, whose obligations are often the same: they stay together.
     shares = [(start, folders[start : start + size]) for start in range(0, len(folders), size)]
-    known: dict[int, Found] = {}
-    said = 0
+    known, said = dict[int, Found](), 0
     for place, found in workers.results(_share, shares, count):
         known[place] = found
         while said in known:

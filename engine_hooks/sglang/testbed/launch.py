@@ -65,9 +65,6 @@ def environment(control: Path, *, storage: Path | None = None, ranks: int = 1) -
         # More ranks than NUMA nodes must be told which cores to share.
         BIND_VARIABLE: "|".join([cores] * ranks),
         "OMP_NUM_THREADS": "1",
-        # SGLang compiles two small helpers at the first request. Each rank then asks PyTorch, in a process for each
-        # kind of vector unit and one rank after the other, what this processor has: 50 s for two ranks.
-        "TORCH_COMPILE_DISABLE": "1",
         # A CUDA build of PyTorch brings an NCCL that loads, then fails.
         "SGLANG_NCCL_SO_PATH": "none",
         "SGLANG_HOST_IP": "127.0.0.1",

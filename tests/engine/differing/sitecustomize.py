@@ -28,9 +28,11 @@ def install_refusal(asked: Path) -> None:
 
     register = plugin.register_hooks
 
-    from sglang.srt.runtime_context import get_parallel  # noqa: PLC0415 - as above
-
     def flush(original: Any, scheduler: Any, *args: Any, **kwargs: Any) -> Any:
+        # Not before the engine itself has it: every process of the engine runs this file, also those with which
+        # PyTorch tries out the processor, and in each of them the import of SGLang would take its time.
+        from sglang.srt.runtime_context import get_parallel  # noqa: PLC0415
+
         refuses = get_parallel().tp_rank == 1 and asked.exists()
         return False if refuses else original(scheduler, *args, **kwargs)
 
