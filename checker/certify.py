@@ -105,7 +105,10 @@ def _check_claim(path: Path, digest: str, names: Sequence[str], asked: Asked) ->
     if hashlib.sha256(text.encode()).hexdigest() != digest:
         raise CertificateError(f"{path}: not the file that the manifest names (sha256 differs)")
     _check_form(path, text)
-    answers = list(asked.answers(text))
+    try:
+        answers = list(asked.answers(text))
+    except CertificateError as error:
+        raise CertificateError(f"{path}: {error}") from error
     if len(answers) != len(names):
         raise CertificateError(f"{path}: {len(answers)} answers for {len(names)} obligations")
     for name, answer in zip(names, answers, strict=True):
@@ -219,6 +222,7 @@ def _each(folders: Sequence[str]) -> Iterator[Found]:
 
 
 if __name__ == "__main__":
+    workers.end_with(os.getppid())
     answer_interrupts()
     guard_streams()
     sys.exit(main(sys.argv[1:]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -43,6 +44,7 @@ from checker.report.command import report as report_command
 from checker.reporter import TerminalReporter
 from checker.reproduce.command import reproduce
 from checker.verdict import EXIT_INTERNAL, EXIT_UNKNOWN, EXIT_USAGE, Verdict, exit_code
+from checker.workers import WorkerLostError
 from spec.errors import QuiesceError
 
 if TYPE_CHECKING:
@@ -105,6 +107,9 @@ class _Group(click.Group):
                 _internal(ctx)
             click.echo(f"checker: {error}; install what is missing with: {INSTALL_AGAIN}", err=True)
             ctx.exit(EXIT_USAGE)
+        except WorkerLostError as error:
+            click.echo(f"checker: {error}", err=True)
+            ctx.exit(EXIT_INTERNAL)
         except Exception:  # noqa: BLE001 - whatever it is, it is our mistake, and no verdict
             _internal(ctx)
 
@@ -248,12 +253,15 @@ def certify(ctx: click.Context, folders: tuple[str, ...]) -> None:
     """Re-check certificates with cvc5, in a fresh process. A FOLDER is a certificate, or holds some."""
     found: list[str] = []
     for folder in map(Path, folders):
-        inside = sorted(p.parent for p in folder.glob("*/manifest.json"))
+        # What a link leads to may be gone: then it is a certificate that cannot be read, and not none.
+        inside = sorted(p for p in folder.glob("*/") if os.path.lexists(p / "manifest.json"))
         if not (folder / "manifest.json").exists() and not inside:
             command = f"checker verify --certificates {folder}"
             raise CertificateMissingError(f"no certificate in {folder}; write some with: {command}")
         found += map(str, inside or [folder])
     code = in_another_process("checker.certify", found)
+    if code < 0:
+        raise WorkerLostError(f"the process that asks cvc5 ended with exit code {code} before its work did")
     ctx.exit(code if code in (0, EXIT_USAGE, EXIT_UNKNOWN) else EXIT_INTERNAL)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 from contextlib import suppress
@@ -19,6 +20,8 @@ def answer_interrupts() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         _owner = os.getpid()
         signal.signal(signal.SIGINT, _end)
+        # Python gives a signal its default back while it ends: what was told would end with another exit code.
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
 
 
 def raise_interrupts() -> None:

@@ -72,6 +72,7 @@ def _unknown(results: Sequence[Result]) -> Iterator[str]:
 def _sum(report: Report) -> str:
     counts = Counter(r.verdict for r in report.results)
     order = ("proved", "refuted", "bounded", "unknown", "not-applicable")
-    total = ", ".join(f"{counts[v]} {v}" for v in order if counts[v])
+    shown = {"not-applicable": f"not-applicable ({_WORDS['not-applicable']})"}
+    total = ", ".join(f"{counts[v]} {shown.get(v, v)}" for v in order if counts[v])
     note = "" if report.complete else "; interrupted, the rest was not decided"
     return f"{total or 'nothing decided'}{note}"

@@ -19,6 +19,10 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
+_LOOKS_SECONDS = 0.5
+"""How often a worker looks whether its parent is there."""
+
+
 class WorkerLostError(Exception):
     """A worker ended before its work did: killed, or out of memory. Exit code 4."""
 
@@ -66,7 +70,7 @@ def _serve(connection: Connection, parent: int, work: Callable[[Task], Iterable[
     """The parent answers the interrupt and ends its workers; a worker whose parent was killed ends itself."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    end_with(parent)
     try:
         for result in work(task):
             connection.send(result)
@@ -77,7 +81,12 @@ def _serve(connection: Connection, parent: int, work: Callable[[Task], Iterable[
     os._exit(0)
 
 
-def _end_with(parent: int) -> None:
+def end_with(parent: int) -> None:
+    """From here on this process ends, a second later at most, when its parent has ended, however that came."""
+    threading.Thread(target=_wait_for_end, args=(parent,), daemon=True).start()
+
+
+def _wait_for_end(parent: int) -> None:
     while os.getppid() == parent:
-        time.sleep(1)
+        time.sleep(_LOOKS_SECONDS)
     os._exit(1)

@@ -159,13 +159,11 @@ class Settings:
 
     def chosen_remedies(self, known: Collection[str]) -> tuple[str, ...]:
         """The remedies to activate, sorted; raises SettingsError for a name that the profile does not have."""
-        if ALL_REMEDIES in self.remedies:
-            return tuple(sorted(known))
-        unknown = [name for name in self.remedies if name not in known]
+        unknown = [name for name in self.remedies if name not in (ALL_REMEDIES, *known)]
         if unknown:
             valid = ", ".join([ALL_REMEDIES, *sorted(known)])
             raise SettingsError(f"QUIESCE_REMEDIES names {', '.join(map(repr, unknown))}, unknown; valid: {valid}")
-        return tuple(sorted(set(self.remedies)))
+        return tuple(sorted(known if ALL_REMEDIES in self.remedies else set(self.remedies)))
 
     def census_options(self) -> CensusOptions:
         """When pages are counted; raises SettingsError for a value of QUIESCE_CENSUS that is not valid."""

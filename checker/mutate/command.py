@@ -49,7 +49,7 @@ def mutate(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by
 ) -> None:
     """Remove each fact of the spec once, and see whether some property notices.
 
-    Exit codes: 0 no survivor but those proved equivalent, 1 some survivor, 3 interrupted.
+    Exit codes: 0 no survivor but those proved equivalent, 1 some survivor, 2 bad input, 3 interrupted, 4 a worker lost.
     """
     import msgspec  # noqa: PLC0415 - the help needs none of this
 
@@ -59,6 +59,7 @@ def mutate(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by
     from checker.mutate.show import lines  # noqa: PLC0415
     from checker.mutate.suite import Place  # noqa: PLC0415
     from checker.mutate.suite import suite as every_place  # noqa: PLC0415
+    from checker.workers import WorkerLostError  # noqa: PLC0415
 
     if suite and any((profile, engine, remedies, loop, mode, storage)):
         raise click.UsageError("--suite has its own profiles and configurations; leave the other options out")
@@ -77,6 +78,8 @@ def mutate(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by
     else:
         for line in lines(report):
             reporter.result(line)
+    if report.lost:
+        raise WorkerLostError(report.lost)
     if not report.complete:
         ctx.exit(EXIT_UNKNOWN)
     ctx.exit(EXIT_REFUTED if report.survived else EXIT_PROVED)

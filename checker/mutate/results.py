@@ -41,6 +41,8 @@ class Report(msgspec.Struct, frozen=True):
     outcomes: Sequence[Outcome]
     complete: bool = True
     places: Sequence[str] = ()
+    lost: str = ""
+    """Why it is not complete, where that was not an interrupt: a worker ended before its work did."""
 
     @property
     def killed(self) -> Sequence[Outcome]:

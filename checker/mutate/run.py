@@ -38,9 +38,9 @@ class Request:
 
 
 def mutate(request: Request, progress: Callable[[int, int], None] | None = None) -> Report:
-    """Every chosen mutant. An interrupt ends it with what is known so far (`complete` is false)."""
+    """Every chosen mutant. An interrupt or a lost worker ends it with what is known so far (`complete` is false)."""
     tried: list[Tried] = []
-    total, complete = 0, True
+    total, complete, lost = 0, True, ""
     try:
         ((total, tried),) = workers.results(_listed, [request], 1)
         if progress:
@@ -50,12 +50,14 @@ def mutate(request: Request, progress: Callable[[int, int], None] | None = None)
                 progress(sum(one.is_decided for one in tried), len(tried))
     except KeyboardInterrupt:
         complete = False
+    except workers.WorkerLostError as error:
+        complete, lost = False, str(error)
     outcomes = [one.outcome for one in tried if one.is_decided]
     first = request.places[0]
     place = {"loop": first.configuration.loop, **first.configuration.as_dict()}
     places = [one.name for one in request.places] if len(request.places) > 1 else []
     names = first.profile.applied
-    return Report(SCHEMA, first.profile.name, names, place, request.seed, total, outcomes, complete, places)
+    return Report(SCHEMA, first.profile.name, names, place, request.seed, total, outcomes, complete, places, lost)
 
 
 @dataclass

@@ -25,7 +25,7 @@ def lines(report: Report) -> Iterator[str]:
         if tried == report.mutants
         else f"{tried} of {report.mutants} mutants, seed {report.seed}"
     )
-    yield f"{which}{'' if report.complete else ' (interrupted)'}"
+    yield f"{which}{'' if report.complete else ' (a worker was lost)' if report.lost else ' (interrupted)'}"
     killed = len(report.killed)
     hows = Counter(o.how for o in report.killed)
     ways = ", ".join(f"{how} {hows[how]}" for how in ("verdict", "vacuous", "refused", "counterexample") if hows[how])

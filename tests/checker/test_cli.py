@@ -167,3 +167,11 @@ def test_certificates_are_written_and_hold(tmp_path):
     done = checker("certify", str(folder))
     assert done.returncode == 4
     assert "sha256 differs" in done.stderr
+
+
+def test_a_manifest_that_leads_nowhere_is_no_folder_without_certificates(tmp_path):
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "gone" / "manifest.json").symlink_to(tmp_path / "nowhere")
+    done = checker("certify", str(tmp_path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert str(tmp_path / "gone" / "manifest.json") in done.stderr

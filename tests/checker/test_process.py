@@ -44,6 +44,18 @@ checker.workbench.decide_part = decide
 from checker.__main__ import main
 main()
 """
+# Interrupts itself when everything was told, and Python takes its modules apart.
+LATE = """
+import os, signal, sys
+sys.argv[1:] = ["--version"]
+class Last:
+    def __del__(self, os=os, signal=signal):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.write(2, b"late\\n")
+last = Last()
+from checker.__main__ import main
+main()
+"""
 INTERRUPT = "checker: interrupted\n"
 NO_SPACE = "checker: stdout cannot be written: No space left on device\n"
 CLOSED = "checker: stdout cannot be written: it is closed\n"
@@ -112,6 +124,12 @@ def test_an_interrupt_during_the_imports(module, arguments):
     assert (done.returncode, done.stdout, done.stderr) == (3, "", INTERRUPT)
 
 
+def test_an_interrupt_while_python_ends_changes_no_exit_code():
+    done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "late\n")
+    assert done.stdout.startswith("checker, version ")
+
+
 def test_interrupts_that_were_ignored_at_the_start_stay_ignored():
     code = INTERRUPTED.format(module="click", arguments=["--version"])
     done = shell('trap "" INT; "$@"', sys.executable, "-c", code)
@@ -119,8 +137,8 @@ def test_interrupts_that_were_ignored_at_the_start_stay_ignored():
     assert done.stdout.startswith("checker, version ")
 
 
-@pytest.mark.parametrize("delay", [0, 0.02, 0.2])
-@pytest.mark.parametrize("arguments", [("explain", "no-stale-kv"), ("verify",)])
+@pytest.mark.parametrize("delay", [0, 0.02, 0.1])
+@pytest.mark.parametrize("arguments", [("explain", "no-stale-kv", "--anew"), ("verify", "--anew")])
 def test_an_interrupt_while_workers_prove(arguments, delay):
     # No configuration is decided whole by then, so there is nothing that `verify` could say.
     process = started(*arguments, *P)
@@ -146,6 +164,30 @@ def test_an_interrupt_while_certify_checks(certificate, delay):
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out, err) == (3, "", INTERRUPT)
     assert not child.exists()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_the_second_solver_ends_with_the_command(certificate, how):
+    (certificate / "000.smt2").unlink()
+    os.mkfifo(certificate / "000.smt2")
+    process = started("certify", str(certificate))
+    wait_for(lambda: children(process))
+    (child,) = children(process)
+    time.sleep(0.5)
+    process.send_signal(how)
+    process.wait(30)
+    wait_for(lambda: not child.exists())
+
+
+def test_a_second_solver_that_is_killed_is_said(certificate):
+    (certificate / "000.smt2").unlink()
+    os.mkfifo(certificate / "000.smt2")
+    process = started("certify", str(certificate))
+    wait_for(lambda: children(process))
+    os.kill(int(children(process)[0].name), signal.SIGKILL)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (4, "")
+    assert err == "checker: the process that asks cvc5 ended with exit code -9 before its work did\n"
 
 
 def test_what_certify_has_checked_before_an_interrupt_is_said(certificate, tmp_path):

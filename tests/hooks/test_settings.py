@@ -35,8 +35,9 @@ def test_remedies_by_name_and_all() -> None:
     assert every.chosen_remedies(KNOWN) == ("another", "reap-while-paused")
 
 
-def test_an_unknown_remedy_names_the_value_and_the_valid_ones() -> None:
-    settings = Settings.from_environment({"QUIESCE_REMEDIES": "reap-while-pausing,another"})
+@pytest.mark.parametrize("beside", ["another", "all"])
+def test_an_unknown_remedy_names_the_value_and_the_valid_ones(beside: str) -> None:
+    settings = Settings.from_environment({"QUIESCE_REMEDIES": f"reap-while-pausing,{beside}"})
     with pytest.raises(SettingsError, match=r"'reap-while-pausing', unknown; valid: all, another, reap-while-paused"):
         settings.chosen_remedies(KNOWN)
 

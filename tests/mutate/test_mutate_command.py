@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 
 from checker.mutate.results import Report
@@ -52,3 +53,17 @@ def test_an_interrupt_keeps_what_is_known() -> None:
     assert process.returncode == 3
     if out:
         assert not msgspec.json.decode(out, type=Report).complete
+
+
+def test_a_worker_that_is_killed_keeps_what_is_known() -> None:
+    arguments = [*COMMAND, "--sample", "60", "--workers", "2", "--json"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(arguments, **pipes, text=True, cwd=ROOT) as process:  # type: ignore[call-overload]
+        time.sleep(8)
+        psutil.Process(process.pid).children()[0].kill()
+        out, err = process.communicate(timeout=60)
+    said = "a worker ended with exit code -9 before its work did"
+    assert (process.returncode, err) == (4, f"checker: {said}\n")
+    report = msgspec.json.decode(out, type=Report)
+    assert (report.complete, report.lost) == (False, said)
+    assert len(report.outcomes) < 60

@@ -103,8 +103,10 @@ class FlushWaits(Remedy):
         all_open, none_vain = self._agree(open_, not vain)
         if not all_open and none_vain:
             return False
-        if not all_open:
-            logger.warning("quiesce: an update waited for its flush in vain (at most %g s)", self._seconds)
+        if not all_open and now < self._until:
+            logger.warning("quiesce: an update does not wait for its flush: what runs keeps its KV in this pause")
+        elif not all_open:
+            logger.warning("quiesce: an update waited for its flush in vain (%g s)", self._seconds)
         self._until = None
         return True
 
