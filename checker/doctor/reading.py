@@ -17,6 +17,8 @@ _LIMITS = Durations()
 """The durations of the alerts: doctor and pager must not disagree."""
 _FLUSHES = "paused-flush-succeeds"
 _COMES_AND_GOES = "stuck_region"
+_PROFILE = "profile"
+"""The hook that a version without a profile lacks, with all the others."""
 _REQUESTS = ("running", "waiting")
 
 
@@ -82,7 +84,7 @@ class Reading:
             weight_loads=self.loads,
             versions={"scheduler": self.own.scheduler_versions, "tokenizer": self.own.tokenizer_versions},
             violations=self.violations,
-            notes=self.own.notes,
+            notes=(*self.own.notes, *self._unknown_version, *self._dropped),
             runbooks=tuple(dict.fromkeys(self._runbooks())),
         )
 
@@ -101,6 +103,19 @@ class Reading:
     def remedies(self) -> tuple[str, ...]:
         """Active on all ranks."""
         return tuple(r for r, values in self.found.by("remedy_active", "remedy").items() if min(values) == 1)
+
+    @property
+    def _unknown_version(self) -> Iterator[str]:
+        if _PROFILE in self.lost:
+            engine = self._cards("engine", "engine_version", form="{} {}")
+            yield f"Quiesce has no profile of {engine}: nothing is watched there, and no remedy is active"
+
+    @property
+    def _dropped(self) -> Iterator[str]:
+        counted = self.found.by("trace_events_dropped_total", "reason")
+        told = ", ".join(f"{reason} {sum(values):.0f}" for reason, values in counted.items() if sum(values))
+        if told:
+            yield f"passes and events of flight records that were not written: {told}; the engine's log says why"
 
     def _cards(self, *labels: str, form: str) -> str:
         kinds = {tuple(s.labels[label] for label in labels) for s in self.found.of("info")}

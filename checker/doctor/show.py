@@ -7,10 +7,11 @@ import shlex
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from checker.alerts import names
 from checker.alerts.texts import runbook_texts
 from checker.clock import utc
 from checker.doctor.reading import age
-from checker.doctor.results import Diagnosis
+from checker.doctor.results import Diagnosis, State
 
 _LONGEST = 200
 _COLUMNS = 110
@@ -36,7 +37,10 @@ def in_full(d: Diagnosis) -> Iterator[str]:
     yield f"{d.url}: {d.state}"
     for name, text in _facts(d):
         yield f"  {name:{_WIDTH}}{clean(text)}"
-    if d.runbooks:
+    if d.state == State.HEALTHY.value and d.runbooks == (names.BLOCKED,):
+        yield ""
+        yield f"Nothing to do now. Should it last: runbook {names.BLOCKED}."
+    elif d.runbooks:
         yield from _advice(d.runbooks, d.url)
 
 

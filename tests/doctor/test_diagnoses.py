@@ -14,6 +14,7 @@ from checker.doctor.fetch import Limits
 from checker.doctor.results import Diagnosis, State, worst
 from checker.doctor.visit import visit
 from checker.doctor.watch import printed
+from engine_hooks.monitor_text import HOOKS
 
 if TYPE_CHECKING:
     from engines import Page, PrometheusSink
@@ -65,6 +66,15 @@ def loaded(sink: PrometheusSink) -> None:
     sink.gauge("weight_epoch", (), 1)
 
 
+def dropping(sink: PrometheusSink) -> None:
+    sink.count("trace_events_dropped_total", ("disk",), by=12)
+
+
+def of_no_profile(sink: PrometheusSink) -> None:
+    for hook in HOOKS:
+        sink.gauge("hook_applied", (hook,), 0)
+
+
 ENGINES: dict[str, tuple[dict[str, Page], str]] = {
     "healthy": (engine(exported(idle, idle)), "healthy"),
     "stuck": (engine(exported(stuck), "v2", "default"), "stuck"),
@@ -79,6 +89,8 @@ ENGINES: dict[str, tuple[dict[str, Page], str]] = {
     "no-region-while-running": (engine(exported(no_region_now)), "healthy"),
     # Paused by mode abort, of which the scheduler is told nothing; its last own pause had no region.
     "paused-in-the-tokenizer": (engine(exported(no_region_now) + tokenizer_paused(30)), "healthy"),
+    "dropping": (engine(exported(idle, dropping)), "healthy"),
+    "of-no-profile": (engine(exported(of_no_profile)), "cannot tell"),
     "blind": (engine(exported(idle, blind)), "cannot tell"),
     "updating": (engine(exported(updating)), "healthy"),
     "update-overdue": (engine(exported(overdue)), "stuck"),

@@ -287,6 +287,15 @@ def test_many_are_shared_out_and_told_in_order(written: Path, tmp_path: Path) ->
     assert out.splitlines() == [*told, f"{len(every)} certificates, {139 * len(every)} obligations re-checked by cvc5"]
 
 
+def test_the_certificates_of_several_folders_are_told_by_name(written: Path, tmp_path: Path) -> None:
+    for below, name in (("first", "b"), ("second", "a")):
+        shutil.copytree(written, tmp_path / below / name)
+    command = [sys.executable, "-m", "checker", "certify", str(tmp_path / "first"), str(tmp_path / "second")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line.split(":")[0] for line in done.stdout.splitlines()[:2]] == ["a", "b"]
+
+
 def test_of_two_that_do_not_hold_the_first_is_told(written: Path, tmp_path: Path) -> None:
     """Each is in the share of another worker, and the second is the first thing that its worker sees."""
     every = many(written, tmp_path, 2 * ENOUGH)
