@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -75,6 +76,7 @@ def _serve(connection: Connection, parent: int, work: Callable[[Task], Iterable[
         for result in work(task):
             connection.send(result)
     except Exception as error:  # noqa: BLE001 - whatever it is, the parent raises it
+        error.add_note(f"in a worker:\n{traceback.format_exc()}")  # a traceback does not travel, a note does
         connection.send(error)
     connection.close()
     # At once: there is nothing to save, and freeing every term takes a while.

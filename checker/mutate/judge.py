@@ -238,7 +238,10 @@ def _untouched(known: _Known, part: Part, subject: GivenSubject) -> bool:
 
 def _same_claim(left: Claim, right: Claim) -> bool:
     but = [claim.but if isinstance(claim, EachStep) else None for claim in (left, right)]
-    return but[0] == but[1] and all(a.eq(b) for a, b in zip(terms(left), terms(right), strict=True))
+    said = [list(terms(claim)) for claim in (left, right)]
+    # One action less, and a claim about each of them has fewer terms.
+    same = len(said[0]) == len(said[1]) and all(a.eq(b) for a, b in zip(*said, strict=True))
+    return same and but[0] == but[1]
 
 
 def _slice(subject: GivenSubject, claim: Claim) -> Slice:

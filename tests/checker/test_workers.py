@@ -51,8 +51,9 @@ def test_results_come_before_the_end() -> None:
 
 def test_what_a_worker_raises_is_raised_and_ends_the_others() -> None:
     started: dict[str, int] = {}
-    with pytest.raises(ValueError, match="raises"):
+    with pytest.raises(ValueError, match="raises") as raised:
         started.update(results(_dies, ["sleeps", "raises"], 2))
+    assert "raise ValueError(task)" in "".join(raised.value.__notes__)
     running = results(_dies, ["sleeps", "raises"], 2)
     pids = [next(running)[1], next(running)[1]]
     with pytest.raises(ValueError, match="raises"):
