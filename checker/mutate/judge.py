@@ -229,19 +229,19 @@ def _noticed(known: _Known, parts: Sequence[Part], subject: GivenSubject, trail:
 
 def _untouched(known: _Known, part: Part, subject: GivenSubject) -> bool:
     """The claim, and all that it depends on, is the same. Actions that are alike are one (spec.interned)."""
-    if known.decided.system is None or not _same_claim(known.part.claim, part.claim):
+    if known.decided.system is None or not same_claim(known.part.claim, part.claim):
         return False
     old, new = known.decided.system.spec, _slice(subject, part.claim).system.spec
     same = (old.variables, old.init, old.dropped) == (new.variables, new.init, new.dropped)
     return same and [id(a) for a in old.actions] == [id(a) for a in new.actions]
 
 
-def _same_claim(left: Claim, right: Claim) -> bool:
+def same_claim(left: Claim, right: Claim) -> bool:
+    """Whether both say the same of the same terms."""
     but = [claim.but if isinstance(claim, EachStep) else None for claim in (left, right)]
-    said = [list(terms(claim)) for claim in (left, right)]
-    # One action less, and a claim about each of them has fewer terms.
-    same = len(said[0]) == len(said[1]) and all(a.eq(b) for a, b in zip(*said, strict=True))
-    return same and but[0] == but[1]
+    # One action less, and the claim of this number may be of another kind.
+    same = type(left) is type(right) and but[0] == but[1]
+    return same and all(a.eq(b) for a, b in zip(terms(left), terms(right), strict=True))
 
 
 def _slice(subject: GivenSubject, claim: Claim) -> Slice:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import pytest
+import z3
 
-from checker.mutate.judge import Judge, Kill
+from checker.mutate.judge import Judge, Kill, same_claim
 from checker.mutate.mutants import Mutant
 from checker.mutate.results import SCHEMA, Outcome, Report
 from checker.mutate.run import Request, Tried, in_each_place, mutate, sampled
 from checker.mutate.show import lines
 from checker.mutate.suite import Place, suite
 from spec.profile import Configuration, bundled_profiles, load_profile
+from spec.tla import Always, EachStep, FinitelyOften, LeadsTo
 
 PROFILE = load_profile("sglang-0.5.23").with_remedies(["all"])
 PLACE = Configuration("normal", "retract", "none")
@@ -47,6 +49,14 @@ def test_known_mutants_are_noticed(mutant: Mutant, judge: Judge) -> None:
     assert found is not None
     assert found.how == expected.how
     assert not expected.property_id or found.property_id == expected.property_id
+
+
+def test_a_claim_of_another_kind_is_another_claim() -> None:
+    true, other = z3.BoolVal(True), z3.Bool("other")
+    claims = [Always(true), EachStep(true), LeadsTo(true, other), FinitelyOften(true, other), Always(other)]
+    assert [[same_claim(left, right) for right in claims] for left in claims] == [
+        [left == right for right in range(5)] for left in range(5)
+    ]
 
 
 def test_what_is_no_mutant_survives(judge: Judge) -> None:
