@@ -12,7 +12,7 @@ from checker.mutate.run import Request, Tried, in_each_place, mutate, sampled
 from checker.mutate.show import lines
 from checker.mutate.suite import Place, suite
 from spec.profile import Configuration, bundled_profiles, load_profile
-from spec.tla import Always, EachStep, FinitelyOften, LeadsTo
+from spec.tla import Always, Claim, EachStep, FinitelyOften, LeadsTo
 
 PROFILE = load_profile("sglang-0.5.23").with_remedies(["all"])
 PLACE = Configuration("normal", "retract", "none")
@@ -53,7 +53,13 @@ def test_known_mutants_are_noticed(mutant: Mutant, judge: Judge) -> None:
 
 def test_a_claim_of_another_kind_is_another_claim() -> None:
     true, other = z3.BoolVal(True), z3.Bool("other")
-    claims = [Always(true), EachStep(true), LeadsTo(true, other), FinitelyOften(true, other), Always(other)]
+    claims: list[Claim] = [
+        Always(true),
+        EachStep(true),
+        LeadsTo(true, other),
+        FinitelyOften(true, other),
+        Always(other),
+    ]
     assert [[same_claim(left, right) for right in claims] for left in claims] == [
         [left == right for right in range(5)] for left in range(5)
     ]
