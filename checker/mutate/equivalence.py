@@ -33,7 +33,11 @@ class Same:
 
     def reason(self, other: Spec) -> str | None:
         """The lemmas from which it follows that `other` is the same spec; None where that is not proved."""
-        pairs = [(a, b) for a, b in zip(self.subject.spec.actions, other.actions, strict=True) if a is not b]
+        spec = self.subject.spec
+        # A loop without one of its steps may have an action less, or a gate.
+        if _names(spec) != _names(other):
+            return None
+        pairs = [(a, b) for a, b in zip(spec.actions, other.actions, strict=True) if a is not b]
         if any(a.fairness is not b.fairness for a, b in pairs):
             return None
         needed: dict[str, None] = {}
@@ -88,3 +92,8 @@ class Same:
         for text, mark in self._marks.items():
             solver.add(z3.Implies(mark, texts[text]))
         return solver
+
+
+def _names(spec: Spec) -> tuple[Sequence[str], Sequence[str]]:
+    """Of its actions, and of its gates."""
+    return [action.name for action in spec.actions], [*spec.definitions]

@@ -24,6 +24,7 @@ from checker.export.chosen import breakable, terms
 from checker.hints import Hints
 from checker.mutate.equivalence import Same
 from checker.mutate.mutants import Mutant, mutated, mutated_profile, of_profile, of_spec
+from checker.mutate.results import DEFINITION
 from checker.proof.refute import held_actions
 from checker.proof.system import Limits, System, Tally, touched
 from checker.shared import Shared
@@ -128,6 +129,8 @@ class Judge:
     def judged(self, mutant: Mutant) -> Kill | None:
         """The first kill, cheap properties first; None where the mutant survives."""
         subjects = {follow: self._mutant_subject(mutant, follow=follow) for follow in (False, True)}
+        if not all(subject is None or _is_a_spec(subject) for subject in subjects.values()):
+            return Kill("refused", DEFINITION)
         # Each list once: many claims are of one property.
         every = {(p.id, p.needs_request): _parts(p, subjects[p.needs_request]) for p in {k.prop for k in self.known}}
         weaker: Kill | None = None
@@ -147,6 +150,8 @@ class Judge:
         reasons = dict[str, None]()
         for follow in (False, True):
             subject = self._mutant_subject(mutant, follow=follow)
+            if subject is not None and not _is_a_spec(subject):
+                return None
             reason = None if subject is None else self._same[follow].reason(subject.spec)
             if subject is not None and reason is None:
                 return None
@@ -203,6 +208,15 @@ class Judge:
         h, key = self._hints, known.key
         runs, ranks = ({key: list(kept[key])} if key in kept else {} for kept in (h.runs, h.ranks))
         return Trail(key, Hints(runs, ranks, {key: known.decided}, self._shared))  # type: ignore[arg-type]
+
+
+def _is_a_spec(subject: GivenSubject) -> bool:
+    """Whether its steps make a spec at all: one that is gone may be another's condition."""
+    try:
+        _ = subject.spec
+    except SpecError:
+        return False
+    return True
 
 
 def _parts(prop: Property | SpecCheck, subject: GivenSubject | None) -> list[Part]:

@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 SCHEMA = 1
+DEFINITION = "definition"
+"""In the place of a property, where a mutant makes no spec at all: its definition is refused."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
     """One mutant. `how`, `property` and `place` say what killed it, and where.
 
-    `property` may be `bookkeeping` or `reachability`: a claim about the spec itself (spec.soundness). For a survivor
-    they are empty; `reason` then says why it is equivalent, where that is proved.
+    `property` may be `bookkeeping` or `reachability`: a claim about the spec itself (spec.soundness), or DEFINITION.
+    For a survivor they are empty; `reason` then says why it is equivalent, where that is proved.
     """
 
     mutant: str

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from checker.mutate.results import Report
+from checker.mutate.results import DEFINITION, Report
 
-ITSELF = ("bookkeeping", "reachability")
+ITSELF = ("bookkeeping", "reachability", DEFINITION)
 """The claims about the spec itself (spec.soundness)."""
 
 

@@ -55,3 +55,11 @@ def test_the_same_steps_are_proved_to_be(name: str, judge: Judge) -> None:
 def test_another_spec_is_not(name: str, judge: Judge) -> None:
     assert parsed(name) in judge.mutants()
     assert judge.same(parsed(name)) is None
+
+
+def test_a_spec_with_an_action_less_is_not() -> None:
+    """Where a pause in mode abort aborts nothing, nothing is aborted again."""
+    without = Mutant("step", "pause.abort", "drop 1 abort_all")
+    judge = Judge(REPAIRED, Configuration("normal", "abort", "none"))
+    assert without in judge.mutants()
+    assert judge.same(without) is None

@@ -51,6 +51,16 @@ def test_known_mutants_are_noticed(mutant: Mutant, judge: Judge) -> None:
     assert not expected.property_id or found.property_id == expected.property_id
 
 
+def test_what_makes_no_spec_is_refused_and_is_not_the_same() -> None:
+    """On a decode worker a step has a condition that another makes: without that one nothing is defined."""
+    profile = load_profile("sglang-0.5.23-decode")
+    judge = Judge(profile, Configuration("decode-normal", "retract", "none"))
+    without = Mutant("step", "loops.decode-normal.running", "drop 3 schedule")
+    assert without in judge.mutants()
+    assert judge.same(without) is None
+    assert judge.judged(without) == Kill("refused", "definition")
+
+
 def test_a_claim_of_another_kind_is_another_claim() -> None:
     true, other = z3.BoolVal(True), z3.Bool("other")
     claims: list[Claim] = [
