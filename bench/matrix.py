@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import linear_regression
 
 from measure import load, table
 from proofs import REFUTED, checker
@@ -56,7 +58,7 @@ def verify(profile: str, *more: str) -> Run:
     return Run(done.seconds, done.cpu_seconds, Counter(r["verdict"] for r in results), kept)
 
 
-def whole(profiles: Iterable[str], how: Sequence[str]) -> bool:
+def matrix(profiles: Iterable[str], how: Sequence[str]) -> bool:
     """Every profile, one after another; whether the sum of the CPU time is within the goal on two cores."""
     runs = {name: verify(name, *how) for name in profiles}
     print(f"\nthe whole matrix {' '.join(how) or '(kept finds)'}, load {load()}")
@@ -80,16 +82,19 @@ def one_loop() -> bool:
 
 def growth(sizes: Sequence[int]) -> bool:
     """Synthetic profiles, searched anew by one worker."""
-    rows, each = [], []
+    rows, each, whole = [], [], []
     with tempfile.TemporaryDirectory() as folder:
         for size in sizes:
             run = verify(str(synthetic(Path(folder), size)), "--anew")
+            whole.append(run.cpu_seconds)
             each.append(run.cpu_seconds / size)
             rows.append([str(size), *run.row, f"{each[-1]:.2f}"])
     print(f"\ngrowth with the number of ledgers, one configuration, --anew, load {load()}")
     print(table(("ledgers", "wall s", "CPU s", "kept", "verdicts", "CPU s a ledger"), rows))
     ratio = max(here / min(each[: place + 1]) for place, here in enumerate(each))
     told = "met" if ratio <= LINEAR else "MISSED"
+    power = linear_regression([math.log(size) for size in sizes], [math.log(one) for one in whole]).slope
+    print(f"  the time grows with the number of ledgers to the power of {power:.2f} (least squares over all of them)")
     print(f"  a ledger costs at most {ratio:.2f} times what it costs in a smaller profile, goal {LINEAR:g}: {told}")
     return ratio <= LINEAR
 
@@ -126,8 +131,8 @@ def main() -> int:
     options = parser.parse_args()
     profiles = bundled_profiles()
     works: dict[str, Callable[[], bool]] = {
-        "kept": lambda: whole(profiles, ()),
-        "anew": lambda: whole(profiles, ("--anew",)),
+        "kept": lambda: matrix(profiles, ()),
+        "anew": lambda: matrix(profiles, ("--anew",)),
         "loop": one_loop,
         "growth": lambda: growth(options.sizes),
         "certificates": lambda: certificates(profiles),
