@@ -1,5 +1,5 @@
 #!/bin/sh
-# Every mutant of the spec, each where it acts; writes the committed figures. Fifteen minutes on two idle cores.
+# Every mutant of the spec, each where it acts; writes the committed figures. Most of an hour on two cores that do nothing else.
 set -eu
 cd "$(dirname "$0")/.."
 figures=tests/mutate/figures/suite.txt
