@@ -1,5 +1,5 @@
 #!/bin/sh
-# Every mutant of the spec, each where it acts; writes the committed figures. Most of an hour on two cores that do nothing else.
+# Every mutant of the spec, each where it acts; writes the committed figures. Most of an hour on two idle cores.
 set -eu
 cd "$(dirname "$0")/.."
 figures=tests/mutate/figures/suite.txt

@@ -150,12 +150,12 @@ class Judge:
         reasons = dict[str, None]()
         for follow in (False, True):
             subject = self._mutant_subject(mutant, follow=follow)
-            if subject is not None and not _is_a_spec(subject):
+            if subject is None:
+                continue
+            reason = self._same[follow].reason(subject.spec) if _is_a_spec(subject) else None
+            if reason is None:
                 return None
-            reason = None if subject is None else self._same[follow].reason(subject.spec)
-            if subject is not None and reason is None:
-                return None
-            reasons |= {reason: None} if reason else {}
+            reasons[reason] = None
         return "; ".join(reasons)
 
     @cached_property

@@ -151,14 +151,24 @@ def test_an_interrupt_while_workers_prove(arguments, delay):
     wait_for(lambda: not any(worker.exists() for worker in workers))
 
 
-@pytest.mark.parametrize("delay", [0, 0.02, 0.5])
-def test_an_interrupt_while_certify_checks(certificate, delay):
-    # The second solver's process waits for ever, in the end: nobody writes what it reads.
+def never_written(certificate):
+    """Who reads its script waits without end."""
     (certificate / "000.smt2").unlink()
     os.mkfifo(certificate / "000.smt2")
+
+
+def certifying_without_end(certificate):
+    """The command, and the process of the second solver."""
+    never_written(certificate)
     process = started("certify", str(certificate))
     wait_for(lambda: children(process))
     (child,) = children(process)
+    return process, child
+
+
+@pytest.mark.parametrize("delay", [0, 0.02, 0.5])
+def test_an_interrupt_while_certify_checks(certificate, delay):
+    process, child = certifying_without_end(certificate)
     time.sleep(delay)
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=30)
@@ -168,11 +178,7 @@ def test_an_interrupt_while_certify_checks(certificate, delay):
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_the_second_solver_ends_with_the_command(certificate, how):
-    (certificate / "000.smt2").unlink()
-    os.mkfifo(certificate / "000.smt2")
-    process = started("certify", str(certificate))
-    wait_for(lambda: children(process))
-    (child,) = children(process)
+    process, child = certifying_without_end(certificate)
     time.sleep(0.5)
     process.send_signal(how)
     process.wait(30)
@@ -180,11 +186,8 @@ def test_the_second_solver_ends_with_the_command(certificate, how):
 
 
 def test_a_second_solver_that_is_killed_is_said(certificate):
-    (certificate / "000.smt2").unlink()
-    os.mkfifo(certificate / "000.smt2")
-    process = started("certify", str(certificate))
-    wait_for(lambda: children(process))
-    os.kill(int(children(process)[0].name), signal.SIGKILL)
+    process, child = certifying_without_end(certificate)
+    os.kill(int(child.name), signal.SIGKILL)
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (4, "")
     assert err == "checker: the process that asks cvc5 ended with exit code -9 before its work did\n"
@@ -193,8 +196,7 @@ def test_a_second_solver_that_is_killed_is_said(certificate):
 def test_what_certify_has_checked_before_an_interrupt_is_said(certificate, tmp_path):
     waiting = tmp_path / "waiting"
     shutil.copytree(certificate, waiting)
-    (waiting / "000.smt2").unlink()
-    os.mkfifo(waiting / "000.smt2")
+    never_written(waiting)
     process = started("certify", str(certificate), str(waiting))
     assert process.stdout.readline() == "certificate: 1 obligations, all unsat\n"
     os.killpg(process.pid, signal.SIGINT)

@@ -59,8 +59,10 @@ def test_a_worker_that_is_killed_keeps_what_is_known() -> None:
     arguments = [*COMMAND, "--sample", "60", "--workers", "2", "--json"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(arguments, **pipes, text=True, cwd=ROOT) as process:  # type: ignore[call-overload]
-        time.sleep(8)
-        psutil.Process(process.pid).children()[0].kill()
+        command = psutil.Process(process.pid)
+        while len(command.children()) < 2:  # the first is alone, and lists the mutants
+            time.sleep(0.01)
+        command.children()[0].kill()
         out, err = process.communicate(timeout=60)
     said = "a worker ended with exit code -9 before its work did"
     assert (process.returncode, err) == (4, f"checker: {said}\n")
