@@ -10,6 +10,7 @@ import math
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -99,11 +100,15 @@ def check_folder(folder: Path, asked: Asked) -> int:
 
 def _check_claim(path: Path, digest: str, names: Sequence[str], asked: Asked) -> int:
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        read = path.read_bytes()
+    except OSError as error:
         raise UnreadableError(f"{path}: cannot be read: {error}") from error
-    if hashlib.sha256(text.encode()).hexdigest() != digest:
+    if hashlib.sha256(read).hexdigest() != digest:
         raise CertificateError(f"{path}: not the file that the manifest names (sha256 differs)")
+    try:
+        text = read.decode()
+    except UnicodeDecodeError as error:
+        raise UnreadableError(f"{path}: cannot be read: {error}") from error
     _check_form(path, text)
     try:
         answers = list(asked.answers(text))
@@ -172,13 +177,15 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _told(arguments: Sequence[str]) -> int:
-    total = 0
+    total, names = 0, Counter(Path(one).name for one in arguments)
     for place, found in enumerate(_in_order(arguments)):
         if isinstance(found, Exception):
             sys.stderr.write(f"checker: {found}\n")
             return EXIT_MISMATCH if isinstance(found, CertificateError) else EXIT_USAGE
         total += found
-        sys.stdout.write(f"{visible(Path(arguments[place]).name)}: {found} obligations, all unsat\n")
+        name = Path(arguments[place]).name
+        told = name if names[name] == 1 else arguments[place]
+        sys.stdout.write(f"{visible(told)}: {found} obligations, all unsat\n")
         sys.stdout.flush()  # an interrupt ends this process, and what is known by then has been said
     sys.stdout.write(f"{len(arguments)} certificates, {total} obligations re-checked by cvc5\n")
     return 0

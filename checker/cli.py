@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from checker.alerts.command import rules
+from checker.certificate_folders import CertificateMissingError, chosen_certificates
 from checker.completion import completion, files, names
 from checker.completion import folders as folder_names
 from checker.diff.command import diff
@@ -178,7 +178,7 @@ def verify(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by
 ) -> None:
     """Decide every property in every configuration of a profile."""
     from checker.report.files import Formats  # noqa: PLC0415 - the help needs none of this
-    from checker.verify import Request  # noqa: PLC0415
+    from checker.verify import Request, VerifyLostError  # noqa: PLC0415
     from checker.verify import verify as run  # noqa: PLC0415
     from checker.withdraw import withdraw  # noqa: PLC0415
 
@@ -191,12 +191,18 @@ def verify(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed by
     withdraw(request)
     reporter = TerminalReporter()
     reporter.working(f"verifying {chosen.name} …")
-    report = run(request, partial(kept, reporter))
+    lost: VerifyLostError | None = None
+    try:
+        report = run(request, partial(kept, reporter))
+    except VerifyLostError as error:
+        report, lost = error.report, error
     end_at_interrupts()
     reporter.finish()
     # First, so that a full disk costs the files and not the answer.
     say(reporter, report, as_json=as_json)
     formats.write(report, chosen)
+    if lost:
+        raise lost
     reporter.next(after_verify(report))
     ctx.exit(exit_code(Verdict(report.verdict)))
 
@@ -251,17 +257,7 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter for each option, passed b
 @click.pass_context
 def certify(ctx: click.Context, folders: tuple[str, ...]) -> None:
     """Re-check certificates with cvc5, in a fresh process. A FOLDER is a certificate, or holds some."""
-    found: list[str] = []
-    for folder in map(Path, folders):
-        # What a link leads to may be gone: then it is a certificate that cannot be read, and not none.
-        inside = sorted(p for p in folder.glob("*/") if os.path.lexists(p / "manifest.json"))
-        if not (folder / "manifest.json").exists() and not inside:
-            command = f"checker verify --certificates {folder}"
-            raise CertificateMissingError(f"no certificate in {folder}; write some with: {command}")
-        found += map(str, inside or [folder])
-    # The same property and loop in several folders: neighbours share obligations, and each is asked once.
-    found.sort(key=lambda path: Path(path).name)
-    code = in_another_process("checker.certify", found)
+    code = in_another_process("checker.certify", chosen_certificates(folders))
     if code < 0:
         raise WorkerLostError(f"the process that asks cvc5 ended with exit code {code} before its work did")
     ctx.exit(code if code in (0, EXIT_USAGE, EXIT_UNKNOWN) else EXIT_INTERNAL)
@@ -285,7 +281,3 @@ def in_another_process(module: str, arguments: Sequence[str]) -> int:
             raise
         finally:
             end_at_interrupts()
-
-
-class CertificateMissingError(QuiesceError):
-    """A folder without a certificate. Remedy: the command in the text."""

@@ -15,6 +15,7 @@ from checker import workers
 from checker.digest import spec_digest
 from checker.results import SCHEMA, EngineInfo, Report, Result, Trace, TraceStep, overall
 from checker.verdict import Verdict, worst
+from checker.workers import WorkerLostError
 from spec.profile import Configuration, Profile
 
 if TYPE_CHECKING:
@@ -50,14 +51,26 @@ Found = TypeVar("Found")
 Progress = Callable[[int, int, Result], None]
 
 
+class VerifyLostError(WorkerLostError):
+    """A worker was lost; `report` is what was decided before."""
+
+    def __init__(self, why: str, report: Report) -> None:
+        """`report` is not complete."""
+        super().__init__(why)
+        self.report = report
+
+
 def verify(request: Request, progress: Progress | None = None) -> Report:
-    """All results. An interrupt ends it with what is known so far (`complete` is false)."""
+    """All results. An interrupt ends it with what is known so far (`complete` is false).
+
+    Raises VerifyLostError, which holds what is known, where a worker is lost.
+    """
     from spec.properties import chosen  # noqa: PLC0415 - z3 is loaded only when something is to be proved
 
     chosen(request.properties)
     configurations = request.profile.configurations(request.loops, request.modes)
     results: list[Result] = []
-    complete = True
+    complete, lost = True, ""
     try:
         for batch in _run(request, configurations):
             for result in batch:
@@ -66,8 +79,13 @@ def verify(request: Request, progress: Progress | None = None) -> Report:
                     progress(len(results), len(configurations), result)
     except KeyboardInterrupt:
         complete = False
+    except WorkerLostError as error:
+        complete, lost = False, str(error)
     results.sort(key=_order(request, configurations))
-    return _report(request, results, complete=complete)
+    report = _report(request, results, complete=complete)
+    if lost:
+        raise VerifyLostError(lost, report)
+    return report
 
 
 def _order(request: Request, configurations: Sequence[Configuration]) -> Callable[[Result], tuple[int, int]]:

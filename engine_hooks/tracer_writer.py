@@ -53,6 +53,8 @@ class TraceWriter:
         self._closed = threading.Event()
         self._dropped = dict.fromkeys(DROP_REASONS, 0)
         self._taken = dict.fromkeys(DROP_REASONS, 0)
+        self._reason = DISK
+        """Of what is lost after the end: that of the end."""
         self._stream: int | None = None
         self._part = self._size = self._steps = self._checksum = 0
         self._encoder = msgspec.json.Encoder()
@@ -64,9 +66,10 @@ class TraceWriter:
     def put(self, step: Callable[[], Step], number: int) -> bool:
         """Have a line written that stands for `number` steps. False: the trace has ended, this line is lost."""
         if self._closed.is_set():
-            self.drop(DISK, number)
+            self.drop(self._reason, number)
             return False
         if len(self._pending) >= _MAX_PENDING:
+            self._reason = BUSY
             self.drop(BUSY, number)
             self._end("dropped")
             return False
@@ -113,6 +116,7 @@ class TraceWriter:
                 os.close(self._stream)
 
     def _fail(self, reason: str, text: str) -> None:
+        self._reason = reason
         self._closed.set()
         self._dropped[reason] += max(1, len(self._pending))
         logger.warning("quiesce: the trace in %s ends (%s): %s", self._folder, reason, text)

@@ -19,6 +19,8 @@ _FLUSHES = "paused-flush-succeeds"
 _COMES_AND_GOES = "stuck_region"
 _PROFILE = "profile"
 """The hook that a version without a profile lacks, with all the others."""
+SEES_LOADS = "update"
+"""The hook without which nothing is known of weight loads."""
 _REQUESTS = ("running", "waiting")
 
 
@@ -81,7 +83,7 @@ class Reading:
             paused_seconds=self._age(self.paused_since),
             updating_seconds=self._age(self.updating_since),
             flush=self.flush,
-            weight_loads=self.loads,
+            weight_loads=() if SEES_LOADS in self.lost else self.loads,
             versions={"scheduler": self.own.scheduler_versions, "tokenizer": self.own.tokenizer_versions},
             violations=self.violations,
             notes=(*self.own.notes, *self._unknown_version, *self._dropped),
@@ -115,7 +117,7 @@ class Reading:
         counted = self.found.by("trace_events_dropped_total", "reason")
         told = ", ".join(f"{reason} {sum(values):.0f}" for reason, values in counted.items() if sum(values))
         if told:
-            yield f"passes and events of flight records that were not written: {told}; the engine's log says why"
+            yield f"lost from traces and flight records: {told} (passes and events); see the log of the engine"
 
     def _cards(self, *labels: str, form: str) -> str:
         kinds = {tuple(s.labels[label] for label in labels) for s in self.found.of("info")}

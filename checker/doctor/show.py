@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from checker.alerts import names
 from checker.alerts.texts import runbook_texts
 from checker.clock import utc
-from checker.doctor.reading import age
+from checker.doctor.reading import SEES_LOADS, age
 from checker.doctor.results import Diagnosis, State
 
 _LONGEST = 200
@@ -65,8 +65,7 @@ def _facts(d: Diagnosis) -> Iterator[tuple[str, str]]:
 
 
 _SEES_FLUSHES = frozenset({"flush", "deferred_flush", "gate"})
-_SEES_LOADS = "update"
-"""The hooks without which nothing is known of these, and 0 or none would be said of them."""
+"""The hooks without which nothing is known of flushes, and none would be said to be wanted."""
 
 
 def _paused(d: Diagnosis) -> str:
@@ -90,7 +89,7 @@ def _flush(d: Diagnosis) -> Iterator[tuple[str, str]]:
 
 
 def _weights(d: Diagnosis) -> str:
-    loads = "not seen" if _SEES_LOADS in d.lost_hooks else " or ".join(map(str, d.weight_loads)) or "?"
+    loads = "not seen" if SEES_LOADS in d.lost_hooks else " or ".join(map(str, d.weight_loads)) or "?"
     said = [f"{who} says {', '.join(dict.fromkeys(v))}" for who, v in d.versions.items() if v]
     return "; ".join([f"loads since the start: {loads}", *said])
 

@@ -56,6 +56,19 @@ last = Last()
 from checker.__main__ import main
 main()
 """
+# Loses its workers once the first of them has handed something over.
+LOSING = """
+import sys
+sys.argv[1:] = {arguments!r}
+from checker import workers
+plain = workers.results
+def results(*given):
+    yield next(plain(*given))
+    raise workers.WorkerLostError("a worker ended with exit code -9 before its work did")
+workers.results = results
+from checker.__main__ import main
+main()
+"""
 INTERRUPT = "checker: interrupted\n"
 NO_SPACE = "checker: stdout cannot be written: No space left on device\n"
 CLOSED = "checker: stdout cannot be written: it is closed\n"
@@ -149,6 +162,17 @@ def test_an_interrupt_while_workers_prove(arguments, delay):
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out, err) == (3, "", INTERRUPT)
     wait_for(lambda: not any(worker.exists() for worker in workers))
+
+
+def test_what_is_decided_before_a_worker_is_lost_is_said(tmp_path):
+    junit = tmp_path / "junit.xml"
+    code = LOSING.format(arguments=["verify", *P, "--json", "--workers", "2", "--junit", str(junit)])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (4, "checker: a worker ended with exit code -9 before its work did\n")
+    report = json.loads(done.stdout)
+    assert not report["complete"]
+    assert report["results"]
+    assert junit.exists()
 
 
 def never_written(certificate):

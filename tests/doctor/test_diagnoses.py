@@ -123,6 +123,11 @@ def test_one_engine(name: str) -> None:
     golden(name, f"$ checker doctor --url http://ENGINE\n{text}\nexit code {State(state).exit_code}\n")
 
 
+def test_loads_that_are_not_seen_are_not_counted() -> None:
+    assert asked(ENGINES["of-no-profile"][0])[0].weight_loads == ()
+    assert asked(ENGINES["healthy"][0])[0].weight_loads == (0,)
+
+
 def test_many_engines_are_a_line_each_in_the_order_given() -> None:
     names = ["healthy", "stuck", "blind"]
     with ExitStack() as stack:

@@ -131,6 +131,9 @@ def test_a_folder_that_is_none_ends_the_trace_and_is_said_once(
     assert not list(tmp_path.rglob("*.trace.ndjson"))
     assert set(bench.tracer.take_dropped()) == {"folder"}
     assert bench.tracer.take_dropped() == {}
+    # What comes later is lost for the same reason.
+    assert not bench.writer.put(lambda: pytest.fail("a step that is lost is not made"), 3)
+    assert bench.tracer.take_dropped() == {"folder": 3}
     said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(said) == 1
     assert "the trace in" in said[0]

@@ -287,13 +287,52 @@ def test_many_are_shared_out_and_told_in_order(written: Path, tmp_path: Path) ->
     assert out.splitlines() == [*told, f"{len(every)} certificates, {139 * len(every)} obligations re-checked by cvc5"]
 
 
-def test_the_certificates_of_several_folders_are_told_by_name(written: Path, tmp_path: Path) -> None:
-    for below, name in (("first", "b"), ("second", "a")):
-        shutil.copytree(written, tmp_path / below / name)
-    command = [sys.executable, "-m", "checker", "certify", str(tmp_path / "first"), str(tmp_path / "second")]
+def told_by_the_command(*arguments: str) -> tuple[int, list[str], str]:
+    command = [sys.executable, "-m", "checker", "certify", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert [line.split(":")[0] for line in done.stdout.splitlines()[:2]] == ["a", "b"]
+    holds = [line.split(":")[0] for line in done.stdout.splitlines() if line.endswith(", all unsat")]
+    return done.returncode, holds, done.stderr
+
+
+def test_the_certificates_of_several_folders_are_told_by_name_and_once(written: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    for below, name in ((first, "b"), (second, "a")):
+        shutil.copytree(written, below / name)
+    again = f"{second}/../first"
+    assert told_by_the_command(str(first), str(second), again) == (0, ["a", "b"], "")
+    shutil.copytree(written, second / "b")
+    assert told_by_the_command(str(first), str(second)) == (0, ["a", f"{first}/b", f"{second}/b"], "")
+
+
+def test_a_certificate_that_holds_others_is_checked_too(folder: Path, written: Path) -> None:
+    """What is in it must not hide that it does not hold."""
+    forge(folder, "(check-sat)", "(check-sat)\n(check-sat)")
+    shutil.copytree(written, folder / "inner")
+    code, _, err = told_by_the_command(str(folder))
+    assert code == 4
+    assert f"{folder}/000.smt2: " in err
+
+
+def test_a_link_whose_certificate_is_gone_is_said(written: Path, tmp_path: Path) -> None:
+    shutil.copytree(written, tmp_path / "a")
+    (tmp_path / "b").symlink_to(tmp_path / "nowhere")
+    code, told, err = told_by_the_command(str(tmp_path))
+    assert (code, told) == (2, ["a"])
+    assert f"{tmp_path}/b: not a certificate" in err
+
+
+def test_an_empty_name_is_no_folder() -> None:
+    code, told, err = told_by_the_command("")
+    assert (code, told) == (2, [])
+    assert err == "checker: FOLDER is '', as of a variable that is not set; the current folder is: .\n"
+
+
+@pytest.mark.parametrize("ending", [b"\xff\n", b"\r\n"])
+def test_other_bytes_are_another_file(folder: Path, ending: bytes) -> None:
+    path = folder / "000.smt2"
+    path.write_bytes(path.read_bytes().replace(b"\n", ending))
+    code, _, err = certify(folder)
+    assert (code, err) == (4, f"checker: {path}: not the file that the manifest names (sha256 differs)\n")
 
 
 def test_of_two_that_do_not_hold_the_first_is_told(written: Path, tmp_path: Path) -> None:
