@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 LOST = "looks-up-lost-prefix"
 LANDS = "lands-in-its-reap"
+ARRIVES = "arrives-in-its-pass"
 IDLES = "launches-an-idle-batch"
 WAITS = "waits-for-other-ranks"
 CHUNKS = "launches-the-next-chunk"
@@ -21,6 +22,8 @@ DIFFERENCES: Mapping[str, str] = {
     " the spec, which does not model memory, only what it lost by a flush",
     LANDS: "a reap submits copies to the host, then counts those that have landed (check_hicache_events): one may land"
     " in between; in the spec nothing lands within a pass",
+    ARRIVES: "a decode worker asks for the KV of a request, then polls for it in the same pass (process_decode_queue):"
+    " it may have arrived; in the spec nothing arrives within a pass",
     IDLES: "a rank of DP attention on which nobody runs launches a batch of none while another has work"
     " (prepare_mlp_sync_batch); the spec has no ranks that step together",
     WAITS: "a rank of several reaps as many entries as have landed on all of them, or as the first stage of a pipeline"

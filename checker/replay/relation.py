@@ -17,7 +17,7 @@ from functools import cached_property
 
 import z3
 
-from checker.replay.differences import CHUNKS, IDLES, LANDS, LOST, WAITS
+from checker.replay.differences import ARRIVES, CHUNKS, IDLES, LANDS, LOST, WAITS
 from checker.replay.variants import protocol_with
 from checker.translate import to_python
 from engine_hooks.trace import STATE_FIELDS
@@ -178,6 +178,10 @@ class Relations:
         steps = loop.running if runs else loop.paused if name == "PausedPass" else ()
         if any(split(step)[0] == "reap" for step in steps):
             yield from (frozenset((one,)) for one in (WAITS, LANDS) if one in self.allowed)
+        if "decode_queue" in steps and ARRIVES in self.allowed:
+            yield frozenset((ARRIVES,))
+            if LANDS in self.allowed:
+                yield frozenset((ARRIVES, LANDS))
         if runs and CHUNKS in self.allowed and loop.micro_batches:
             yield frozenset((CHUNKS,))
             if WAITS in self.allowed:
@@ -190,10 +194,10 @@ class Relations:
         conditions: list[BoolTerm] = [count >= 0 for count in (*counts_before.values(), *counts_after.values())]
         self._move(state, moves, counts_before, conditions)
         if LANDS in differences:
-            landed = z3.Int("e:landed")
-            conditions += [landed >= 0, state["write_through_queued"] >= landed]
-            state["write_through_queued"] -= landed
-            state["write_through_ready"] = total(state["write_through_ready"], landed)
+            _go_on(state, "write_through_queued", "write_through_ready", conditions)
+        if ARRIVES in differences:
+            for source, target in _handed_over(self.profile):
+                _go_on(state, source, target, conditions)
         acted = _Acted()
         if name != NOTHING and not self.profile.pause[mode].sets_flag and "paused" in state:
             conditions.append(neg(before("paused", Sort.BOOL)))
@@ -286,6 +290,24 @@ class Relations:
                 state[v] = total(state[v], counts[move.name]) if rises else state[v] - counts[move.name]
                 if not rises:
                     conditions.append(state[v] >= 0)
+
+
+def _go_on(state: dict[str, Term], source: str, target: str, conditions: list[BoolTerm]) -> None:
+    """Any number of entries goes on within the pass: from where it takes them to where it takes them again."""
+    gone = z3.Int(f"e:gone:{source}")
+    conditions += [gone >= 0, state[source] >= gone]
+    state[source] -= gone
+    state[target] = total(state[target], gone)
+
+
+def _handed_over(profile: Profile) -> Iterator[tuple[str, str]]:
+    """Counters of what the queue of a decode worker moves on, and of what it takes again later in the same call."""
+    for name, ledger in profile.ledgers.items():
+        for move in ledger.moves:
+            if move.by == "decode_queue" and move.starts is not None and move.starts in profile.ledgers:
+                for then in profile.ledgers[move.starts].moves:
+                    if then.by == move.by:
+                        yield f"{name}_{move.from_}", f"{move.starts}_{then.from_}"
 
 
 def _named(action: str, mode: str) -> str:

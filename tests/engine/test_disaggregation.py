@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from harness import Engine, Metrics, Models, Stream, prompt, wait_until
 
-from checker.replay.differences import LANDS
+from checker.replay.differences import ARRIVES, LANDS
 from checker.replay.profiles import profile_name
 from checker.replay.reading import traces
 from checker.replay.results import ACCEPTED
@@ -202,7 +202,7 @@ def test_what_both_workers_did_is_a_run_of_the_spec(
         finish(worker.server)
         (trace,) = traces([worker.server.options.folder / "trace"])
         assert trace.header.loop == f"{mode}-{LOOPS[kind]}"
-        found = replay(trace, Judges(load, frozenset((LANDS,))), Options(coverage=True))
+        found = replay(trace, Judges(load, frozenset((LANDS, ARRIVES))), Options(coverage=True))
         assert (found.verdict, found.reason, found.divergence) == (ACCEPTED, "", None)
         assert (found.ended, found.from_start) == (True, True)
         assert found.coverage is not None

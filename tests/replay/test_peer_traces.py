@@ -7,6 +7,7 @@ admitted.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,13 +17,14 @@ from replay_traces import (
     Change,
     assert_diverges_where_changed,
     load,
+    numbered,
     path_of,
     recorded,
     replayed,
     text_of,
 )
 
-from checker.replay.differences import LANDS
+from checker.replay.differences import ARRIVES, LANDS
 from checker.replay.results import ACCEPTED, DIVERGES, UNKNOWN
 from checker.replay.run import Judges, Options
 
@@ -65,6 +67,31 @@ def test_a_copy_that_lands_in_its_reap_is_a_divergence_unless_it_is_allowed() ->
         "pass",
         1,
     )
+
+
+def test_kv_that_is_asked_for_and_polled_in_one_pass_is_a_divergence_unless_it_is_allowed(tmp_path: Path) -> None:
+    """A slow engine was seen to do it: of three requests whose peers are met, one runs at the end of the same pass."""
+    header, steps = recorded("pd/decode-normal")
+    first, last = next(
+        (x, y)
+        for x, y in pairwise(steps)
+        if y.do == "pass" and y.times == 1 and x.state.pd_prealloc_ready == 1 and y.state.pd_transfer_receiving == 1
+    )
+    x = replace(first.state, waiting=3, pd_prealloc_ready=3)
+    in_one = {"last_batch": True, "running": 1, "waiting": 2, "write_through_submitted": 1, "pd_transfer_receiving": 2}
+    y = replace(x, **in_one, forwards=x.forwards + 1, pd_prealloc_ready=0)
+    path = tmp_path / "in-one-pass.trace.ndjson"
+
+    def verdict(state: TraceState, allowed: frozenset[str]) -> str:
+        steps = [replace(first, state=x, times=1), replace(last, state=state, times=1)]
+        path.write_bytes(text_of(replace(header, part=2), numbered(steps)))
+        return replayed(path, Judges(load, allowed)).verdict
+
+    assert verdict(y, ALLOWED | {ARRIVES}) == ACCEPTED
+    assert verdict(y, ALLOWED) == DIVERGES
+    # One request goes through; none comes from nowhere.
+    assert verdict(replace(y, pd_transfer_receiving=4), ALLOWED | {ARRIVES}) == DIVERGES
+    assert verdict(replace(y, waiting=3), ALLOWED | {ARRIVES}) == DIVERGES
 
 
 def _no_header_says(header: TraceHeader) -> TraceHeader:
