@@ -18,7 +18,7 @@ from spec.split import split
 from spec.terms import BoolTerm, conj, disj, implies, ite, nat, neg, same, total
 from spec.tla import Action, Always, EachStep, Spec
 
-PASSES = ("RunningPass", "PausedPass")
+PASSES = ("RunningPass", "OthersPass", "WaitingPass", "PausedPass")
 
 
 def bookkeeping(p: Protocol, spec: Spec) -> Iterator[Part]:
@@ -36,6 +36,7 @@ def bookkeeping(p: Protocol, spec: Spec) -> Iterator[Part]:
     yield Part(Always(implies(conj(p.now.last_batch, neg(p.now.paused)), p.now.watched)), "what is served is watched")
     yield from _of_tiers(p, spec)
     yield from _of_loads(p, spec)
+    yield from _of_closed_gates(p, spec)
     # TypeOK is assumed by every proof, and checked where one is made: here, of those that no ledger has.
     names = ("late", "waiting", "running", "prefetch_retry", "prefetch_budget", "prefetch_orphan")
     yield from (Part(Always(p.now[name] >= 0), f"{name} is natural") for name in names if name in p.now)
@@ -61,6 +62,10 @@ def _of_entry(p: Protocol, spec: Spec, ledger: Ledger) -> Iterator[Part]:
     for move in moved:
         holds = implies(ledger.is_marked(s), ledger.is_marked(after))
         yield from _only(spec, f"{ACTORS[move.by]}({name}.{move.from_})", holds, f"{name} is kept")
+    detach = p.profile.detach
+    if detach and name in detach.waits_for:
+        kept = implies(ledger.is_marked(s), ledger.is_marked(after))
+        yield from _only(spec, "Detach", kept, f"{name} is not dropped")
     begins = conj(neg(ledger.is_marked(s)), ledger.is_marked(after))
     yield Part(EachStep(implies(conj(begins, after.paused), after.works > s.works)), f"{name} is work")
 
@@ -110,6 +115,16 @@ def _of_loads(p: Protocol, spec: Spec) -> Iterator[Part]:
         cleared = () if name in ("UpdateRefused", "UpdateUnflushed") else p.profile.flush.clears
         old = [implies(s[f"has_{tier}"], after[f"stale_{tier}"]) for tier in kept if tier not in cleared]
         yield from _only(spec, name, conj(implies(s.running > 0, after.stale_running), *old), f"what {name} makes old")
+
+
+def _of_closed_gates(p: Protocol, spec: Spec) -> Iterator[Part]:
+    """What is for a closed gate touches nobody who comes once it is open; weights are written under a lock."""
+    s, after = p.now, p.after
+    for name in ("AbortAgain", "WaitingTimesOut"):
+        yield from _only(spec, name, implies(after.answered > s.answered, after.gate_closed), f"{name} comes in time")
+    if not p.profile.update.lock:  # the others are about who holds it
+        nobody = conj(s.gate_closed, total(s.waiting, s.running, s.late) == 0)
+        yield Part(EachStep(implies(after.loads > s.loads, disj(s.paused, nobody))), "weights are locked")
 
 
 def _of_request(p: Protocol) -> Iterator[Part]:

@@ -57,6 +57,7 @@ def suite() -> list[Place]:
         _place(_BASE, "overlap abort file"),
         _place("rejected-retrying-reap", "normal retract file"),
         _place(flag, "pp retract file"),
+        _place(flag, "pp retract file", ("pp-honours-pause", *_REPAIRED)),
         _place(f"{_BASE}-limits", "normal retract none", ("retract-keeps-admitted",)),
         _place(f"{_BASE}-limits", "overlap retract none"),
         _place(f"{_BASE}-grammar", "normal retract none", ("grammar-while-paused",)),
